@@ -3,7 +3,8 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tools setup-clang setup-lint setup-compare setup-go setup-mpi setup-c \
         setup-python setup-cross setup-docs build demo test check format format-check tidy asan \
-        tsan nightly bench bench-c bench-check bench-compare report report-full setup-report bench-python \
+        tsan nightly bench bench-c bench-check bench-compare report report-full \
+        setup-report bench-python \
         paper-figures papers figures guard-builds lin mutants faults fuzz coverage coherence \
         python test-python wheel ci-python seventh-engine cross docs test-docs setup-packages deb \
         dist test-packages ci clean
@@ -181,10 +182,10 @@ coherence: setup ## count the lines that 64 simulated threads take from each oth
 	@scripts/coherence.py
 	@scripts/coherence.py --planted
 
-report: bench-compare setup-report  ## measure perdure and other libraries, write tables and pictures: 30 minutes
+report: bench-compare setup-report  ## measure, and write tables and pictures: half an hour
 	@build/venv-report/bin/python scripts/report.py
 
-report-full: bench-compare setup-report  ## the same up to 50 million entries: hours; goes on where it was stopped
+report-full: bench-compare setup-report  ## the same with up to 50 million entries: hours
 	@build/venv-report/bin/python scripts/report.py --full
 
 paper-figures: papers  ## measure parts of the five papers' evaluations: a long run

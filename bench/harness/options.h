@@ -41,8 +41,8 @@ struct BenchOptions {
 
 enum class Program : std::uint8_t { bench, compare };
 
-// Returns nullopt if it printed help. The message of a failure is for standard error. `foreign`: the
-// names of engines that perdure-compare has beside perdure's own.
+// Returns nullopt if it printed help. The message of a failure is for standard error. `foreign`:
+// the names of engines that perdure-compare has beside perdure's own.
 Result<std::optional<BenchOptions>> parse_options(Program program, int argc, char** argv,
                                                   std::span<const std::string_view> foreign = {});
 

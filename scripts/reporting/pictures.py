@@ -54,8 +54,8 @@ def engines_of(results, group):
 def bars(results, group, phases, description):
     """A panel for each phase; a bar for each engine, perdure's in colour, with the interval."""
     engines = engines_of(results, group)
-    figure, axes = plt.subplots(1, len(phases), figsize=(2.6 * len(phases), 0.24 * len(engines) + 1),
-                                sharey=True)
+    size = (2.6 * len(phases), 0.24 * len(engines) + 1)
+    figure, axes = plt.subplots(1, len(phases), figsize=size, sharey=True)
     places = range(len(engines))
     for axis, phase in zip(axes, phases):
         for place, engine in zip(places, engines):

@@ -70,7 +70,8 @@ class Results:
                    for run in self.data["runs"].values() for turn in run["turns"])
 
     def phases(self, name):
-        return [phase["name"] for phase in self.turns(name)[0]["phases"]] if self.turns(name) else []
+        turns = self.turns(name)
+        return [phase["name"] for phase in turns[0]["phases"]] if turns else []
 
     def values(self, name, phase, field="mops"):
         """The field of a phase in all turns."""

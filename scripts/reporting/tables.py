@@ -124,11 +124,12 @@ def limits(results, groups):
                          *("" if value is None else f"{value:.2f}" for value in far)])
     counts = "; ".join(f"{phase} {hashed}, {ordered}"
                        for phase, (hashed, ordered) in plan.UNAVOIDABLE.items())
-    return ("### Distance to the limit\n\nThe time of an operation that depends on the one before, by "
-            "the least that it can take: its fences times a calibrated write-back and fence, and the "
-            "lines that any design must fetch times a calibrated load from memory. Lines of a hash "
-            f"table, of an ordered map: {counts}. Small maps are in the caches, so their figures can "
-            "be below 1.\n\n" + command(groups[0]) + "\n"
+    return ("### Distance to the limit\n\n"
+            "The time of an operation that depends on the one before, by the least that it can "
+            "take: its fences times a calibrated write-back and fence, and the lines that any "
+            "design must fetch times a calibrated load from memory. Lines of a hash table, of an "
+            f"ordered map: {counts}. Small maps are in the caches, so their figures can be below "
+            "1.\n\n" + command(groups[0]) + "\n"
             + table(["", "", *(group.title for group in groups)], rows))
 
 

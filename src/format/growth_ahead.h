@@ -9,8 +9,8 @@
 // INVARIANTS  The file is longer than the header says, by at most one growth. pool.I2 allows that:
 //   a crash inside grow() leaves the same. The space is neither read nor written before grow().
 // PROGRESS  No latch of the pool or the heap is held while the system zeroes a piece, only the
-//   storage's. A growth gets the space of its words in the table, and waits for the storage there, at
-//   most for a piece. Two threads may get the same piece: the second one finds it there. A full
+//   storage's. A growth gets the space of its words in the table, and waits for the storage there,
+//   at most for a piece. Two threads may get the same piece: the second one finds it there. A full
 //   medium is no error here: the growth that needs the space fails.
 #pragma once
 

@@ -1,5 +1,5 @@
-"""The report: a stopped one goes on, its tables have medians and intervals, and each of its commands
-names engines and workloads that exist."""
+"""The report: a stopped one goes on, its tables have medians and intervals, and each of its
+commands names engines and workloads that exist."""
 
 import os
 import pathlib

@@ -1,15 +1,15 @@
-// Cceh: cacheline-conscious extendible hashing (Nam, Cha, Choi, Noh and Nam, FAST 2019): a directory
-// by the highest bits of the hash, segments of 16 KiB, buckets of a line with four entries, linear
-// probing over four buckets.
+// Cceh: cacheline-conscious extendible hashing (Nam, Cha, Choi, Noh and Nam, FAST 2019): a
+// directory by the highest bits of the hash, segments of 16 KiB, buckets of a line with four
+// entries, linear probing over four buckets.
 //
 // INSERT  under the segment's lock: the value, then the key, in one line: 1F 1S.
 // SPLIT   kCopy: two new segments take the entries. Else one new segment takes half of them; those
 //   that have gone stay as garbage, which their hash tells. New segments are written back whole
 //   before the directory names them. The directory doubles when a segment is as deep as it.
-// DEVIATIONS  Writers of one segment take turns; the authors' code claims slots under a shared lock,
-//   and stores a key twice that two threads insert. Old directories and split segments are left to
-//   the heap, because another thread may be about to lock them. update stores in place, 1F 1S, and
-//   erase stores key 0, 1F 1S: the authors' code has neither.
+// DEVIATIONS  Writers of one segment take turns; the authors' code claims slots under a shared
+//   lock, and stores a key twice that two threads insert. Old directories and split segments are
+//   left to the heap, because another thread may be about to lock them. update stores in place, 1F
+//   1S, and erase stores key 0, 1F 1S: the authors' code has neither.
 #pragma once
 
 #include <atomic>

@@ -6,8 +6,8 @@
 // GROW    Doubling takes one allocation. The first use of a new bucket, also by a find, takes the
 //   locks of it and of its parent, moves the nodes that belong to it, and writes both chains back.
 //   A parent that is not rehashed itself is rehashed first.
-// DEVIATIONS  The authors' code makes each mutation a transaction of libpmemobj, which logs before it
-//   stores; here there is no log. Nodes of erased entries are left to the heap, as finds hold no
+// DEVIATIONS  The authors' code makes each mutation a transaction of libpmemobj, which logs before
+//   it stores; here there is no log. Nodes of erased entries are left to the heap, as finds hold no
 //   lock of a node here.
 #pragma once
 

@@ -8,9 +8,9 @@
 // GROW    When the buckets of chains are a fiftieth of the table, a thread makes a table twice as
 //   large. It and all threads that meet a locked bucket copy ranges of buckets; then one store
 //   exchanges the tables. A bucket that was copied stays locked.
-// DEVIATIONS  update, which the authors' code lacks, stores the value in place, 1F 1S. The old table
-//   is left to the heap, because finds may be in it; the authors' code keeps it for its collector.
-//   The lock is in the heap, as in their code, and no restart is made.
+// DEVIATIONS  update, which the authors' code lacks, stores the value in place, 1F 1S. The old
+//   table is left to the heap, because finds may be in it; the authors' code keeps it for its
+//   collector. The lock is in the heap, as in their code, and no restart is made.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// perdure-paper-ordered: the evaluation of PhaST with one thread (paper, section 5.2, figure 7) with
-// our engine and its baselines, in one run, as Markdown.
+// perdure-paper-ordered: the evaluation of PhaST with one thread (paper, section 5.2, figure 7)
+// with our engine and its baselines, in one run, as Markdown.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>

@@ -3,8 +3,8 @@
 //
 // INSERT  The entry, then the word: 2F 2S. An update stores in place, 1F 1S. An erase stores the
 //   word, 1F 1S.
-// SPLIT   The old node and its parent go to an undo log; the new node is written back whole; the old
-//   node's word; the link between leaves; the parent's entry; the log is cleared.
+// SPLIT   The old node and its parent go to an undo log; the new node is written back whole; the
+//   old node's word; the link between leaves; the parent's entry; the log is cleared.
 // DEVIATIONS  One thread, as in the paper. A node that has become empty stays. A node at a line
 //   boundary has its word, the link and three entries in its first line.
 #pragma once

@@ -1,5 +1,5 @@
-// Wort: the radix tree of Lee, Lim, Song, Nam and Noh (FAST 2017): 16 children, a header of one word
-// with depth and prefix, all in the heap; a leaf has one entry.
+// Wort: the radix tree of Lee, Lim, Song, Nam and Noh (FAST 2017): 16 children, a header of one
+// word with depth and prefix, all in the heap; a leaf has one entry.
 //
 // INSERT  The leaf is written back, then the word that names it: 2F 2S. A new node above a leaf or
 //   above the rest of a prefix is written back whole before one store links it. An update stores in
