@@ -14,9 +14,9 @@
 namespace perdure::paper {
 
 struct GrowingOptions {
-  std::uint64_t items = 4'000'000;  // inserted into an empty table
+  std::uint64_t items = 2'000'000;  // inserted into an empty table
   std::uint32_t threads = 2;        // one thread is measured, too
-  std::uint32_t runs = 5;           // of each table, in turns, of which the median counts
+  std::uint32_t runs = 3;           // of each table, in turns, of which the median counts
 };
 
 struct GrowingScheme {
