@@ -92,6 +92,11 @@ inline std::uint64_t scatter(std::uint64_t i, std::uint64_t n) noexcept {
   return i * kPrime % n;
 }
 
+inline double median(std::vector<double> values) {
+  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
+  return values[values.size() / 2];
+}
+
 struct Report {
   std::string text;
   void heading(const std::string& title, const std::vector<std::string>& columns);

@@ -89,11 +89,6 @@ Figures run(const GrowingScheme& scheme, std::uint64_t items, std::uint32_t thre
   return figures;
 }
 
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
-  return values[values.size() / 2];
-}
-
 void figures_of(const GrowingOptions& options, std::uint32_t threads, Report& report) {
   std::array<std::vector<Figures>, kGrowingCount> runs;
   for (std::uint32_t turn = 0; turn < options.runs; ++turn) {

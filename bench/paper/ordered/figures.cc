@@ -87,11 +87,6 @@ Figures run(const OrderedScheme& scheme, std::uint64_t items) {
   return figures;
 }
 
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
-  return values[values.size() / 2];
-}
-
 }  // namespace
 
 void ordered_figures(const OrderedOptions& options, Report& report) {

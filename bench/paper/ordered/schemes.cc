@@ -6,7 +6,7 @@
 #include "bench/paper/ordered/nv_skiplist.h"
 #include "bench/paper/ordered/wb_tree.h"
 #include "bench/paper/ordered/wort.h"
-#include "index/engine_table.h"
+#include "bench/paper/start_engine.h"
 
 namespace perdure::paper {
 namespace {
@@ -17,19 +17,10 @@ class PhastMap final : public OrderedMap {
     background_.set_threads(0);
   }
   Status open() {
-    const EngineRow& row = *find_engine(Engine::phast);
-    const MapKinds kinds{KeyKind::integer, ValueKind::word};
-    const EngineContext<RealPlatform> context{.platform = memory_.platform(),
-                                              .heap = memory_.heap(),
-                                              .epochs = memory_.epochs(),
-                                              .background = background_};
-    auto root = row.create(context, kinds, {});
-    if (!root) return std::move(root.error());
-    auto instance = row.open(context, kinds, *root);
-    if (!instance) return std::move(instance.error());
-    instance_ = std::move(*instance);
-    if (auto recovered = instance_->recover(false); !recovered) return std::move(recovered.error());
-    instance_->start();
+    auto started =
+        start_engine(memory_, background_, Engine::phast, {KeyKind::integer, ValueKind::word});
+    if (!started) return std::move(started.error());
+    instance_ = std::move(*started);
     return {};
   }
 

@@ -113,11 +113,6 @@ std::array<double, 2> throughput(const ListScheme& scheme, const ListOptions& op
   return {1e6 / insert_ns, 1e6 / erase_ns};
 }
 
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
-  return values[values.size() / 2];
-}
-
 // The median of each time. Write-backs are the same in every run.
 Row median_of(const std::vector<Row>& runs) {
   Row row = runs.front();

@@ -2,7 +2,7 @@
 
 #include "bench/paper/skiplists/figures.h"
 #include "bench/paper/skiplists/redo_list.h"
-#include "index/engine_table.h"
+#include "bench/paper/start_engine.h"
 
 namespace perdure::paper {
 
@@ -16,19 +16,9 @@ class EngineList final : public List {
     background_.set_threads(0);
   }
   Status open() {
-    const EngineRow& row = *find_engine(kEngine);
-    const MapKinds kinds{KeyKind::bytes, ValueKind::word};
-    const EngineContext<RealPlatform> context{.platform = memory_.platform(),
-                                              .heap = memory_.heap(),
-                                              .epochs = memory_.epochs(),
-                                              .background = background_};
-    auto root = row.create(context, kinds, {});
-    if (!root) return std::move(root.error());
-    auto instance = row.open(context, kinds, *root);
-    if (!instance) return std::move(instance.error());
-    instance_ = std::move(*instance);
-    if (auto recovered = instance_->recover(false); !recovered) return std::move(recovered.error());
-    instance_->start();
+    auto started = start_engine(memory_, background_, kEngine, {KeyKind::bytes, ValueKind::word});
+    if (!started) return std::move(started.error());
+    instance_ = std::move(*started);
     return {};
   }
 

@@ -1,0 +1,51 @@
+// The frame of the programs that print an evaluation as Markdown.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <initializer_list>
+
+#include "bench/paper/figures.h"
+
+namespace perdure::paper {
+
+// Parses the command line, and prints each group of figures when it is measured. Returns the exit
+// status: 3 if a step failed.
+template <class Options>
+int print_figures(const char* name, const char* what, int argc, char** argv,
+                  void (*declare)(CLI::App&, Options&),
+                  std::initializer_list<void (*)(const Options&, Report&)> groups) {
+  try {
+    Options options;
+    CLI::App app(what, name);
+    declare(app, options);
+    CLI11_PARSE(app, argc, argv);
+    for (const auto group : groups) {
+      Report report;
+      group(options, report);
+      fmt::print("{}", report.text);
+      std::fflush(stdout);
+    }
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", name, error.what());
+    return 3;
+  }
+}
+
+inline void declare_count(CLI::App& app, const char* name, std::uint64_t& count, const char* what,
+                          std::uint64_t least) {
+  app.add_option(name, count, what)
+      ->check(CLI::Range(least, std::uint64_t{100'000'000}))
+      ->capture_default_str();
+}
+inline void declare_runs(CLI::App& app, std::uint32_t& runs) {
+  app.add_option("--runs", runs, "runs of each, in turns, of which the median counts")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+}
+
+}  // namespace perdure::paper
