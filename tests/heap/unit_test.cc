@@ -12,6 +12,7 @@
 #include <future>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "perdure/pool.h"
@@ -649,6 +650,30 @@ TEST(Epochs, TheLimboOfAThreadThatEndedIsEmptied) {
     epochs.retire(kNothing, nullptr, 1);
   }
   EXPECT_LE(epochs.limbo_count(), (Domain::kGrace + 2) * Domain::kAdvanceEvery);
+}
+
+// A host that has the space of every growth ready. Another allocation comes between prepare() and
+// grow().
+struct OvertakenHost : HeapFixture {
+  using HeapFixture::HeapFixture;
+  bool prepare(std::uint64_t extents) override {
+    asked.push_back(extents);
+    if (between) std::exchange(between, nullptr)();
+    return false;
+  }
+  std::vector<std::uint64_t> asked;
+  std::function<void()> between;
+};
+
+// What was prepared for a run may be gone when the run is allocated: then it is prepared again.
+TEST(Growth, ARunPreparesAgainIfAnotherHasTakenItsSpace) {
+  OvertakenHost host(64);
+  std::uint64_t other = 0;
+  host.between = [&] { other = host.heap->allocate(8 * kExtent, BlockKind::plain).value(); };
+  const std::uint64_t run = host.heap->allocate(8 * kExtent, BlockKind::plain).value();
+  EXPECT_NE(run, other);
+  // For the run, for the other allocation, and for the run once more.
+  EXPECT_EQ(host.asked.size(), 3U);
 }
 
 TEST(Epochs, AStalledReaderIsBoundedAndReported) {

@@ -126,6 +126,10 @@ TEST_F(Interleave, ThePolicyStaysWithTheFile) {
   }
   Pool pool = must(Pool::open(path_, {}));
   EXPECT_EQ(policy_at(mapping_of(path_).begin), MPOL_INTERLEAVE);
+  // So an open without the option places huge pages by it.
+  EXPECT_TRUE(interleaved(mapping_of(path_).begin));
+  int on_the_stack = 0;
+  EXPECT_FALSE(interleaved(&on_the_stack));
 }
 
 TEST_F(Interleave, TablesInDramWhileSuchAPoolIsOpen) {
