@@ -182,7 +182,7 @@ coherence: setup ## count the lines that 64 simulated threads take from each oth
 	@scripts/coherence.py
 	@scripts/coherence.py --planted
 
-report: bench-compare setup-report  ## measure, and write tables and pictures: half an hour
+report: bench-compare setup-report  ## measure, and write tables and pictures: 20 minutes
 	@build/venv-report/bin/python scripts/report.py
 
 report-full: bench-compare setup-report  ## the same with up to 50 million entries: hours

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures perdure beside other libraries, and writes the tables and pictures.
 
-  report.py            measures for thirty minutes, then writes docs/benchmarks.md, the table and
+  report.py            measures for twenty minutes, then writes docs/benchmarks.md, the table and
                        the picture of the README, and the page bench/results/report.html
   report.py --full     the same with more entries: hours; its results and its page are files of
                        their own, and no document changes

@@ -107,7 +107,7 @@ def ycsb(records, turns):
 
 
 def short():
-    """Thirty minutes on two processors."""
+    """Twenty minutes on two processors."""
     million = 1_000_000
     return [*integers(million, 7, 3), *stores(million // 20, 3), *strings(million // 4, 3),
             *shared(million // 2, 3, (4, 16)),
