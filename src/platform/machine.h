@@ -12,7 +12,7 @@
 //   M6  After write_back() of a line and drain(), what the thread has stored or seen in it is on
 //       the medium (reaches_medium() says whether the instruction does that).
 //   M7  Pages have 4,096 bytes.
-// machine_x86_64.h and machine_aarch64.h say how each of them is met.
+// machine_x86_64.h and machine_aarch64.h say how their processor meets them.
 //
 // INTERFACE  in perdure::machine:
 //   Atomic<T>             the interface of std::atomic<T>, with M1 and M2

@@ -95,8 +95,8 @@ TYPED_TEST(OlcTree, DoesWhatAMapDoes) {
   EXPECT_EQ(scan(tree, 0, ~Word{0} >> 32), scan(map, 0, ~Word{0} >> 32));
 }
 
-// Neighbours in each node belong to different threads. Each key is written, read, changed and half
-// of them are deleted while scans run.
+// Neighbours in each node belong to different threads. Each thread inserts, reads and updates its
+// keys, and deletes half of them, while scans run.
 TYPED_TEST(OlcTree, ThreadsLoseNothing) {
   constexpr Word kThreads = 4;
   constexpr Word kEach = 5000;

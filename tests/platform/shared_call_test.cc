@@ -158,8 +158,7 @@ TEST_F(SharedCalls, ARefusedCallIsOfNoUseToOthers) {
   EXPECT_EQ(Held::calls, kThreads);
 }
 
-// The machine's own call. How many of them are shared, the machine decides: of two threads that run
-// at the same time, each makes its own.
+// The call of the system. Two threads that run at the same time may share a call, or make one each.
 TEST(HeavyFences, EachSucceedsWithAtMostOneCall) {
   constexpr std::uint64_t kThreads = 4;
   constexpr std::uint64_t kEach = 2'000;
