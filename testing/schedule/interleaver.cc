@@ -128,8 +128,9 @@ InterleaveReport Interleaver::exhaustive(std::uint32_t preemptions, std::uint32_
   ScheduleTree tree(preemptions, thin, options_.seed);
   while (!replaying_ && !skipped_ && !tree.empty() && !done()) {
     auto [script, used] = tree.take();
+    const std::uint64_t shared = script.empty() ? 0 : script.back().step;
     ScheduleTree::Branch branch(tree, std::move(script), used);
-    run(branch);
+    run(branch, shared);
   }
   report_.capped = !tree.empty() && report_.schedules >= options_.max_schedules;
   return take_report();
@@ -167,12 +168,14 @@ InterleaveReport Interleaver::sweep(const std::vector<Leg>& before, std::uint32_
   report_.seconds = -now_seconds();
   if (replaying_) run_replay();
   bool more = !replaying_ && !skipped_;
+  std::uint64_t shared = 0;
   for (std::uint64_t k = 0; more && !done(); ++k) {
     std::vector<Leg> legs = before;
     legs.push_back({thread, steps(k)});
     legs.insert(legs.end(), after.begin(), after.end());
     DirectedStrategy strategy(legs);
-    run(strategy);
+    run(strategy, shared);
+    shared = strategy.left_at(before.size());
     report_.legs = strategy.ends();
     report_.blocked +=
         static_cast<std::uint64_t>(std::ranges::count(report_.legs, LegEnd::blocked));
@@ -200,11 +203,12 @@ InterleaveReport Interleaver::take_report() {
 
 // --- one schedule ---
 
-bool Interleaver::run(Strategy& strategy) {
+bool Interleaver::run(Strategy& strategy, std::uint64_t shared) {
   const ScopedWorld world;
   SimPlatform::seed(options_.seed);
   ++report_.schedules;
   point_ = 0;
+  shared_ = shared;
   seen_changes_ = seen_history_ = ~0ULL;
   broken_.clear();
   set_timer(kScheduleSeconds);
@@ -432,6 +436,7 @@ void Interleaver::crash_point(const char* where) {
   seen_changes_ = memory_->changes();
   seen_history_ = history_.hash();
   ++report_.points;
+  if (scheduler_.steps() < shared_) return;
   const ScopedWorld world;
   judge_images(where);
 }

@@ -46,7 +46,7 @@ struct InterleaveReport {
   std::uint64_t schedules = 0;
   std::uint64_t steps = 0;      // of the longest schedule
   std::uint64_t points = 0;     // crash points
-  std::uint64_t truncated = 0;  // of `points`, those not enumerated exhaustively
+  std::uint64_t truncated = 0;  // of the points judged, those not enumerated exhaustively
   std::uint64_t images = 0;     // distinct files that were opened
   std::uint64_t verdicts = 0;   // pairs of file and history
   std::uint64_t histories = 0;  // distinct histories at the end of schedules
@@ -91,7 +91,8 @@ class Interleaver {
   };
 
   void prepare();
-  bool run(Strategy& strategy);
+  // The crash points before step `shared` were judged in a schedule that is the same up to there.
+  bool run(Strategy& strategy, std::uint64_t shared = 0);
   void run_replay();
   bool start();
   void finish(bool ended);
@@ -118,6 +119,7 @@ class Interleaver {
   std::unique_ptr<SimMemory> base_, memory_, scratch_;
   std::unique_ptr<Subject> subject_;
   std::uint64_t point_ = 0;
+  std::uint64_t shared_ = 0;
   std::uint64_t seen_changes_ = ~0ULL;
   std::uint64_t seen_history_ = ~0ULL;
   std::string broken_;  // the error of an operation in this schedule

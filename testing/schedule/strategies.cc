@@ -89,9 +89,10 @@ std::uint32_t PctStrategy::pick(const Decision& d) {
 // --- directed ---
 
 DirectedStrategy::DirectedStrategy(std::vector<Leg> legs)
-    : legs_(std::move(legs)), ends_(legs_.size(), LegEnd::never) {}
+    : legs_(std::move(legs)), ends_(legs_.size(), LegEnd::never), left_at_(legs_.size()) {}
 
-void DirectedStrategy::leave(LegEnd how) {
+void DirectedStrategy::leave(LegEnd how, std::uint64_t step) {
+  left_at_[leg_] = step;
   ends_[leg_++] = how;
   seen_ = 0;
   behind_ = false;
@@ -127,15 +128,16 @@ std::uint32_t DirectedStrategy::pick(const Decision& d) {
     if (!d.can_run(leg.thread)) {
       leave(fresh || d.current != leg.thread || leg.until.kind != Until::Kind::done
                 ? LegEnd::ended
-                : LegEnd::reached);
+                : LegEnd::reached,
+            d.step);
       fresh = true;
       continue;
     }
     if (fresh || d.current != leg.thread) return leg.thread;
     if (d.forced) {
-      leave(LegEnd::blocked);
+      leave(LegEnd::blocked, d.step);
     } else if (arrived(leg.until, d)) {
-      leave(LegEnd::reached);
+      leave(LegEnd::reached, d.step);
     } else {
       return leg.thread;
     }

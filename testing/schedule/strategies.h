@@ -117,13 +117,16 @@ class DirectedStrategy : public Strategy {
   explicit DirectedStrategy(std::vector<Leg> legs);
   std::uint32_t pick(const Decision& d) override;
   const std::vector<LegEnd>& ends() const { return ends_; }
+  // Returns the step before which the leg ended; 0 if it did not.
+  std::uint64_t left_at(std::size_t leg) const { return left_at_[leg]; }
 
  private:
   bool arrived(const Until& until, const Decision& d);
-  void leave(LegEnd how);
+  void leave(LegEnd how, std::uint64_t step);
 
   std::vector<Leg> legs_;
   std::vector<LegEnd> ends_;
+  std::vector<std::uint64_t> left_at_;
   std::size_t leg_ = 0;
   std::uint64_t seen_ = 0;
   bool behind_ = false;  // the next step comes after the fence
