@@ -176,7 +176,7 @@ def try_tools():
     must("3\n" in printed and "apple\t3\n" in printed, printed)
     # `acknowledged N`: the lines up to N are durable.
     printed = run("""
-(seq -f 'key%08g%%value' 1 20000000 | tr % '\\t' | perdure load killed.perdure - 2>log) &
+(seq -f 'key%08.0f%%value' 1 20000000 | tr % '\\t' | perdure load killed.perdure - 2>log) &
 until grep -q acknowledged log 2>/dev/null; do sleep 0.1; done
 sleep 0.5
 kill -9 $(cat /proc/[0-9]*/stat | sed -n 's/ (perdure) .*//p')
