@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 
 #include "bench/harness/memory_heap.h"
@@ -22,11 +21,13 @@ struct GrowingOptions {
 struct GrowingScheme {
   const char* name;
   std::unique_ptr<GrowingTable> (*make)(bench::MemoryHeap& memory);
-  std::optional<double> paper_insert;  // how many times the paper's clevel inserts faster
 };
 inline constexpr std::size_t kGrowingCount = 6;
 std::span<const GrowingScheme, kGrowingCount> growing_schemes();  // clevel first
 
-void growing_figures(const GrowingOptions& options, Report& report);
+// Each with one thread and with several.
+void operations(const GrowingOptions& options, Report& report);        // figures 7, 8 and 11
+void insert_latencies(const GrowingOptions& options, Report& report);  // figure 9
+void ycsb_workloads(const GrowingOptions& options, Report& report);    // figure 10
 
 }  // namespace perdure::paper

@@ -43,12 +43,12 @@ std::unique_ptr<GrowingTable> make(bench::MemoryHeap& memory) {
 
 std::span<const GrowingScheme, kGrowingCount> growing_schemes() {
   static constexpr GrowingScheme kSchemes[] = {
-      {"clevel", &make_clevel, {}},
-      {"level", &make_level, {}},
-      {"CCEH", &make<Cceh<RealPlatform, false>>, {}},
-      {"CCEH, copies", &make<Cceh<RealPlatform, true>>, {}},
-      {"cmap", &make<Cmap<RealPlatform>>, 1.4},
-      {"P-CLHT", &make<Pclht<RealPlatform>>, 1.7},
+      {"clevel", &make_clevel},
+      {"level", &make_level},
+      {"CCEH", &make<Cceh<RealPlatform, false>>},
+      {"CCEH, copies", &make<Cceh<RealPlatform, true>>},
+      {"cmap", &make<Cmap<RealPlatform>>},
+      {"P-CLHT", &make<Pclht<RealPlatform>>},
   };
   return kSchemes;
 }

@@ -1,9 +1,8 @@
-// The measurements of PhaST's evaluation with one thread (paper, section 5.2).
+// The measurements of PhaST's evaluation with one thread (paper, sections 5.2 and 5.4).
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 
 #include "bench/harness/memory_heap.h"
@@ -17,18 +16,17 @@ struct OrderedOptions {
   std::uint32_t runs = 5;           // of each map, in turns, of which the median counts
 };
 
-// How many times the paper's PhaST is faster.
-struct PaperRatios {
-  std::optional<double> insert, search, scan;
-};
 struct OrderedScheme {
   const char* name;
   std::unique_ptr<OrderedMap> (*make)(bench::MemoryHeap& memory);
-  PaperRatios paper;
 };
 inline constexpr std::size_t kOrderedCount = 6;
-std::span<const OrderedScheme, kOrderedCount> ordered_schemes();  // phast first
+// phast, FAST-FAIR, FPTree, NV-Skiplist, wB+-Tree, WORT.
+std::span<const OrderedScheme, kOrderedCount> ordered_schemes();
 
-void ordered_figures(const OrderedOptions& options, Report& report);
+void operations(const OrderedOptions& options, Report& report);      // figure 7
+void ycsb_workloads(const OrderedOptions& options, Report& report);  // figure 9
+void tail_latencies(const OrderedOptions& options, Report& report);  // figure 10
+void one_partition(const OrderedOptions& options, Report& report);   // figure 15 (a)
 
 }  // namespace perdure::paper

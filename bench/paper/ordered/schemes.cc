@@ -69,14 +69,10 @@ std::unique_ptr<OrderedMap> make(bench::MemoryHeap& memory) {
 }  // namespace
 
 std::span<const OrderedScheme, kOrderedCount> ordered_schemes() {
-  // The paper gives FAST-FAIR's scans as 1 / (1 - 0.33) of PhaST's, FPTree's as 0.71 / 0.67.
   static constexpr OrderedScheme kSchemes[] = {
-      {"phast", &make_phast, {}},
-      {"FAST-FAIR", &make<FastFair>, {1.61, 1.30, 0.67}},
-      {"FPTree", &make<FpTree>, {1.33, 1.22, 0.94}},
-      {"NV-Skiplist", &make<NvSkiplist>, {2.56, 2.42, {}}},
-      {"wB+-Tree", &make<WbTree>, {3.76, 2.87, {}}},
-      {"WORT", &make<Wort>, {4.05, {}, {}}},
+      {"phast", &make_phast},      {"FAST-FAIR", &make<FastFair>},
+      {"FPTree", &make<FpTree>},   {"NV-Skiplist", &make<NvSkiplist>},
+      {"wB+-Tree", &make<WbTree>}, {"WORT", &make<Wort>},
   };
   return kSchemes;
 }

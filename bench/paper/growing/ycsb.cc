@@ -1,0 +1,137 @@
+// Latencies of inserts (figure 9 of the paper of clevel hashing) and YCSB (figure 10). As in the
+// programs of RECIPE, which the paper follows, a write of YCSB is the insert of a new key.
+#include <fmt/core.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "bench/harness/histogram.h"
+#include "bench/paper/growing/figures.h"
+#include "bench/paper/growing/measure.h"
+#include "bench/workloads/distributions.h"
+
+namespace perdure::paper {
+namespace {
+
+using bench::Histogram;
+
+constexpr double kQuantiles[] = {0.5, 0.9, 0.99, 0.999, 1};
+
+std::vector<double> latencies(const GrowingScheme& scheme, std::uint64_t items,
+                              std::uint32_t threads) {
+  using Clock = std::chrono::steady_clock;
+  bench::MemoryHeap memory;
+  open_for(memory, items);
+  const std::unique_ptr<GrowingTable> table = scheme.make(memory);
+  std::mutex latch;
+  std::atomic<bool> fresh = true;
+  Histogram all;
+  std::vector<std::jthread> workers;
+  for (std::uint64_t t = 0; t < threads; ++t) {
+    workers.emplace_back([&, t] {
+      Histogram own;
+      bool right = true;
+      auto before = Clock::now();
+      for (std::uint64_t i = items * t / threads; i < items * (t + 1) / threads; ++i) {
+        right &= must(table->insert(key_of(i), i + 1));
+        const auto after = Clock::now();
+        own.record(static_cast<std::uint64_t>((after - before).count()));
+        before = after;
+      }
+      if (!right) fresh = false;
+      const std::lock_guard guard(latch);
+      all.merge(own);
+    });
+  }
+  workers.clear();  // joins them
+  require(fresh, "a key was present before its insert");
+  std::vector<double> values;
+  for (const double quantile : kQuantiles) {
+    values.push_back(static_cast<double>(all.percentile(quantile)));
+  }
+  return values;
+}
+
+std::vector<Figure> run(const GrowingScheme& scheme, std::uint64_t items, std::uint32_t threads) {
+  bench::MemoryHeap memory;
+  open_for(memory, 2 * items);
+  const std::unique_ptr<GrowingTable> table = scheme.make(memory);
+  const bench::ScrambledZipfian zipfian(items);
+  const auto read = [&](std::uint64_t i) {
+    bench::Random random(i);
+    const std::uint64_t record = zipfian.next(random);
+    Word value = 0;
+    return table->find(key_of(record), value) && value == record + 1;
+  };
+  std::uint64_t records = 0;  // inserted by the phases before
+  const auto insert = [&](std::uint64_t i) {
+    return must(table->insert(key_of(records + i), records + i + 1));
+  };
+  std::vector<Figure> figures;
+  const auto phase = [&](std::uint64_t one_write_in) {
+    figures.push_back(measure(items, threads, [&](std::uint64_t i) {
+      return one_write_in != 0 && i % one_write_in == 0 ? insert(i) : read(i);
+    }));
+    records += items;
+  };
+  phase(1);
+  phase(2);
+  phase(20);
+  phase(0);
+  return figures;
+}
+
+void latencies_of(const GrowingOptions& options, std::uint32_t threads, Report& report) {
+  const auto schemes = growing_schemes();
+  std::vector<std::vector<std::vector<double>>> found(schemes.size());  // by quantile and turn
+  for (auto& of_scheme : found) of_scheme.resize(std::size(kQuantiles));
+  for (std::uint32_t turn = 0; turn < options.runs; ++turn) {
+    for (std::size_t s = 0; s < schemes.size(); ++s) {
+      const std::vector<double> values = latencies(schemes[s], options.items, threads);
+      for (std::size_t q = 0; q < values.size(); ++q) found[s][q].push_back(values[q]);
+    }
+  }
+  std::vector<std::string> columns{"table"};
+  for (const double quantile : kQuantiles) columns.push_back(fmt::format("{:g} %", quantile * 100));
+  report.heading(fmt::format("Latency in ns that this part of the inserts does not exceed, {} "
+                             "(figure 9)",
+                             of_threads(threads)),
+                 columns);
+  for (std::size_t s = 0; s < schemes.size(); ++s) {
+    std::vector<std::string> cells{schemes[s].name};
+    for (const auto& values : found[s]) cells.push_back(fmt::format("{:.0f}", median(values)));
+    report.row(cells);
+  }
+}
+
+void ycsb_of(const GrowingOptions& options, std::uint32_t threads, Report& report) {
+  Turns turns{.kind = "table",
+              .schemes = names_of(growing_schemes()),
+              .phases = {"load", "A", "B", "C"},
+              .paper = {{}, {}, {}, {}, {1.4}}};
+  turns.take(options.runs,
+             [&](std::size_t s) { return run(growing_schemes()[s], options.items, threads); });
+  turns.print_rates(
+      fmt::format("YCSB, million operations a second, {} (figure 10)", of_threads(threads)),
+      report);
+  turns.print_ratios(
+      fmt::format("`clevel` by the others in YCSB, and the paper's ratio, {}", of_threads(threads)),
+      report);
+}
+
+}  // namespace
+
+void insert_latencies(const GrowingOptions& options, Report& report) {
+  latencies_of(options, 1, report);
+  if (options.threads > 1) latencies_of(options, options.threads, report);
+}
+
+void ycsb_workloads(const GrowingOptions& options, Report& report) {
+  ycsb_of(options, 1, report);
+  if (options.threads > 1) ycsb_of(options, options.threads, report);
+}
+
+}  // namespace perdure::paper
