@@ -13,7 +13,8 @@ inline constexpr double kZipfianConstant = 0.99;
 // The sum of 1 / (i + 1)^theta for i in [from, to).
 double zeta(std::uint64_t from, std::uint64_t to, double theta) noexcept;
 
-// Ranks [0, items). Rank r has the probability 1 / (r + 1)^theta / zetan.
+// Ranks [0, items). Ranks 0 and 1 have the probability 1 / (r + 1)^theta / zetan. Later ranks have
+// it only roughly: the formula replaces a sum by an integral.
 class Zipfian {
  public:
   explicit Zipfian(std::uint64_t items);  // O(items) to compute zetan
