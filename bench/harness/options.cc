@@ -9,6 +9,7 @@
 #include <array>
 #include <charconv>
 
+#include "bench/workloads/db_bench.h"
 #include "perdure/pool.h"
 
 namespace perdure::bench {
@@ -99,7 +100,8 @@ void declare(CLI::App& app, Program program, std::span<const std::string_view> f
       "modify delete insert_many update_many delete_many batch scan scan_mixed "
       "churn ycsb_a .. ycsb_f, separated by commas (load,insert,read,update,delete); for engines "
       "with versions also tag (insert, then tag) read_version history snapshot (one per "
-      "thread; --operations counts keys)");
+      "thread; --operations counts keys); or these names of db_bench: " +
+          db_bench_names());
   app.add_option("--records", raw.records, "keys that load inserts (1M)");
   app.add_option("--operations", raw.operations,
                  "operations of every other phase (same as --records)");
@@ -389,6 +391,7 @@ Result<BenchOptions> judge(Program program, std::span<const std::string_view> fo
   if (checked) checked = check_versions(options);
   if (checked) checked = judge_pool(raw, options);
   if (checked) checked = judge_keys(raw, options);
+  if (checked) checked = check_db_bench(raw.workloads, options.work.distribution, options.keys);
   if (checked) checked = check_keys(options);
   if (checked) checked = check_dependent(options);
   if (!checked) return std::unexpected(checked.error());

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "bench/workloads/db_bench.h"
 #include "bench/workloads/distributions.h"
 #include "bench/workloads/ycsb.h"
 
@@ -157,12 +158,15 @@ Result<std::vector<Workload>> parse_workloads(std::string_view list) {
     const std::size_t comma = list.find(',');
     const std::string_view name = list.substr(0, comma);
     const auto* row = std::ranges::find(kWorkloads, name, &decltype(kWorkloads)::value_type::first);
-    if (row == kWorkloads.end()) {
+    const auto alias = db_bench_workload(name);
+    if (row == kWorkloads.end() && !alias) {
       std::string known;
       for (const auto& entry : kWorkloads) known += fmt::format(" {}", entry.first);
-      return failure(kExitUsage, fmt::format("unknown workload '{}'; known:{}", name, known));
+      return failure(kExitUsage,
+                     fmt::format("unknown workload '{}'; known:{}; names of db_bench: {}", name,
+                                 known, db_bench_names()));
     }
-    workloads.push_back(row->second);
+    workloads.push_back(alias ? *alias : row->second);
     if (comma == std::string_view::npos) return workloads;
     list.remove_prefix(comma + 1);
   }

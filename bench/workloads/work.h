@@ -43,7 +43,7 @@ enum class Workload : std::uint8_t {
   ycsb_f,
 };
 std::string_view workload_name(Workload workload) noexcept;
-// Parses a comma-separated list of names.
+// Parses a comma-separated list of names, which may be those of db_bench.
 Result<std::vector<Workload>> parse_workloads(std::string_view list);
 bool is_ycsb(Workload workload) noexcept;
 // Whether it needs an engine that keeps order.

@@ -703,6 +703,47 @@ class BenchTest(CliTest):
                                                    expect=status))
         self.assertFalse(os.path.exists(self.pool))
 
+    def test_names_of_db_bench(self):
+        for workload, phases, options in (
+                ("fillseq,readrandom,readmissing,overwrite",
+                 ["load", "read", "read_missing", "update"], ("--keys", "ids")),
+                ("fillseq,read,deleteseq", ["load", "read", "delete"],
+                 ("--distribution", "sequential", "--key", "string:16", "--threads", "2")),
+                ("filluniquerandom,overwrite,readrandom", ["load", "update", "read"], ()),
+                ("filluniquerandom,readrandom", ["load", "read"], ("--keys", "uuid"))):
+            with self.subTest(workload=workload, options=options):
+                result = self.bench("--workload", workload, *options)
+                self.assertEqual([phase["name"] for phase in result["phases"]], phases)
+                self.assertEqual([phase["operations"] for phase in result["phases"]],
+                                 [2000] * len(phases))
+                self.assertEqual(result["missing"], 0)
+        self.assertIn(b"fillseq filluniquerandom",
+                      b" ".join(self.output("bench", "--help").split()))
+
+    def test_names_of_db_bench_that_mean_something_else(self):
+        for workload, options, message in (
+                ("fillseq", (), "needs new keys that ascend"),
+                ("fillseq", ("--keys", "uuid"), "needs new keys that ascend"),
+                ("filluniquerandom", ("--distribution", "sequential"), "keys in random order"),
+                ("filluniquerandom", ("--keys", "times"), "keys in random order"),
+                ("load,readrandom", ("--distribution", "zipfian"), "chooses keys uniformly"),
+                ("load,overwrite", ("--distribution", "latest"), "chooses keys uniformly"),
+                ("load,readmissing", ("--distribution", "sequential"), "chooses keys uniformly"),
+                ("load,deleteseq", (), "takes keys in ascending order"),
+                ("load,filluniquerandom", (), "fills an empty database")):
+            with self.subTest(workload=workload, options=options):
+                name = workload.rpartition(",")[2]
+                self.assertRegex(
+                    self.errors("bench", "--path", self.pool, "--workload", workload, *options,
+                                expect=USAGE),
+                    f"workload '{name}' .*{message}.*, or the workload '")
+        for name in ("fillrandom", "readseq", "seekrandom", "deleterandom", "Fillseq"):
+            message = self.errors("bench", "--path", self.pool, "--workload", name, expect=USAGE)
+            self.assertIn(f"unknown workload '{name}'; known: load insert", message)
+            self.assertIn("names of db_bench: fillseq filluniquerandom overwrite readrandom "
+                          "readmissing deleteseq", message)
+        self.assertFalse(os.path.exists(self.pool))
+
     def test_scans_between_inserts(self):
         workload = "load,scan_mixed,read"
         for engine in ("phast", "as", "pskiplist"):
