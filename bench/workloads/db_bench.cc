@@ -81,10 +81,11 @@ Result<void> check_db_bench(std::string_view list, Distribution distribution,
     list.remove_prefix(std::min(list.size(), name.size() + 1));
     const Row* row = find_row(name);
     if (row == nullptr) continue;
-    std::string_view lack = lacking(row->needs, distribution, keys);
     if (row->workload == Workload::load && !first) {
-      lack = "fills an empty database; put it first";
+      return failure(kExitUsage,
+                     fmt::format("workload '{}' fills an empty database; put it first", name));
     }
+    const std::string_view lack = lacking(row->needs, distribution, keys);
     if (lack.empty()) continue;
     return failure(kExitUsage, fmt::format("workload '{}' {}, or the workload '{}'", name, lack,
                                            workload_name(row->workload)));

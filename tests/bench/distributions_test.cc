@@ -154,7 +154,7 @@ Counts sample(std::uint64_t items, std::uint64_t seed, Next&& next) {
   return counts;
 }
 
-// Draws of any distribution, by bisection in its function.
+// Draws from any distribution by bisection in its function.
 Counts sample_of(const Function& upto, std::uint64_t seed) {
   return sample(upto.size(), seed, [&](Random& random) {
     const auto at = std::ranges::upper_bound(upto, random.unit()) - upto.begin();
@@ -199,7 +199,7 @@ TEST(Zipfian, DrawsYcsbsDistribution) {
   }
 }
 
-// Without chance: each rank begins and ends where the distribution function says.
+// Each rank begins and ends where the distribution function says; chance plays no part.
 TEST(Zipfian, RanksBeginAndEndWhereYcsbsDo) {
   constexpr double kNear = 1e-9;
   for (const std::uint64_t items : {2ULL, 3ULL, 10ULL, 1000ULL, 50'000ULL}) {

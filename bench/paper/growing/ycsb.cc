@@ -34,12 +34,11 @@ std::vector<double> latencies(const GrowingScheme& scheme, std::uint64_t items,
     workers.emplace_back([&, t] {
       Histogram own;
       bool right = true;
-      auto before = Clock::now();
       for (std::uint64_t i = items * t / threads; i < items * (t + 1) / threads; ++i) {
+        const auto before = Clock::now();
         right &= must(table->insert(key_of(i), i + 1));
         const auto after = Clock::now();
         own.record(static_cast<std::uint64_t>((after - before).count()));
-        before = after;
       }
       if (!right) fresh = false;
       const std::lock_guard guard(latch);
@@ -60,11 +59,12 @@ std::vector<Figure> run(const GrowingScheme& scheme, std::uint64_t items, std::u
   open_for(memory, 2 * items);
   const std::unique_ptr<GrowingTable> table = scheme.make(memory);
   const bench::ScrambledZipfian zipfian(items);
+  bench::Random random(1);
+  std::vector<std::uint64_t> chosen;  // before the clock starts
+  for (std::uint64_t i = 0; i < items; ++i) chosen.push_back(zipfian.next(random));
   const auto read = [&](std::uint64_t i) {
-    bench::Random random(i);
-    const std::uint64_t record = zipfian.next(random);
     Word value = 0;
-    return table->find(key_of(record), value) && value == record + 1;
+    return table->find(key_of(chosen[i]), value) && value == chosen[i] + 1;
   };
   std::uint64_t records = 0;  // inserted by the phases before
   const auto insert = [&](std::uint64_t i) {

@@ -13,7 +13,7 @@ namespace perdure::paper {
 
 struct OrderedOptions {
   std::uint64_t items = 1'000'000;  // inserted before the clock starts, and once more with it
-  std::uint32_t runs = 5;           // of each map, in turns, of which the median counts
+  std::uint32_t runs = 3;           // of each map, in turns, of which the median counts
 };
 
 struct OrderedScheme {

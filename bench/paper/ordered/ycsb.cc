@@ -39,23 +39,25 @@ class Records {
     const Word key = uniform_key(record);
     return must(map_->update(key, value_of(key, 1)));
   }
-  bool scan(std::uint64_t record) {
+  bool scan(std::uint64_t record, std::uint64_t limit) {
     const Word from = uniform_key(record);
-    const std::uint64_t limit = 1 + random_.below(kLongestScan);
+    Word last = from;
     std::uint64_t seen = 0;
     bool right = true;
     map_->scan(from, limit, [&](Word key, Word value) {
-      right &= (seen++ == 0 ? key == from : key > from) && is_of(value, key);
+      right &= (seen++ == 0 ? key == from : key > last) && is_of(value, key);
+      last = key;
     });
     return right && seen > 0 && seen <= limit;
   }
 
-  // Records that were loaded, a few of them often.
+  // Chooses a loaded record; a few of them are chosen often.
   std::uint64_t zipfian() { return zipfian_.next(random_); }
-  // Records that were inserted last, most often.
-  std::uint64_t latest() { return latest_.next(records_, random_) - 1; }
-  bool one_in(std::uint64_t n) { return random_.below(n) == 0; }
+  // Chooses among the first `records`; the last ones are chosen most often.
+  std::uint64_t latest(std::uint64_t records) { return latest_.next(records, random_) - 1; }
+  std::uint64_t below(std::uint64_t n) { return random_.below(n); }
   std::uint64_t items() const noexcept { return items_; }
+  std::uint64_t records() const noexcept { return records_; }
 
  private:
   std::uint64_t items_;
@@ -67,36 +69,76 @@ class Records {
   bench::Latest latest_{items_};
 };
 
+enum class Action : std::uint8_t { insert, read, update, read_update, scan };
+struct Step {
+  Action action;
+  std::uint64_t record = 0;
+  std::uint64_t limit = 0;
+};
+
+bool act(Records& of, const Step& step) {
+  switch (step.action) {
+    case Action::insert:
+      return of.insert();
+    case Action::read:
+      return of.read(step.record);
+    case Action::update:
+      return of.update(step.record);
+    case Action::read_update:
+      return of.read(step.record) && of.update(step.record);
+    case Action::scan:
+      return of.scan(step.record, step.limit);
+  }
+  return false;
+}
+
+// Draws the operations of a workload, before a clock starts: one in `rare_in` is of the first kind,
+// the others are of the second.
+std::vector<Step> draw(Records& of, std::uint64_t count, Action rare, std::uint64_t rare_in,
+                       Action other, bool latest = false) {
+  std::vector<Step> steps;
+  std::uint64_t records = of.records();
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const Action action = of.below(rare_in) == 0 ? rare : other;
+    if (action == Action::insert) {
+      steps.push_back({action});
+      ++records;
+    } else {
+      steps.push_back({action, latest ? of.latest(records) : of.zipfian(),
+                       action == Action::scan ? 1 + of.below(kLongestScan) : 0});
+    }
+  }
+  return steps;
+}
+
 // As YCSB's documentation asks: the workloads that insert come last.
 std::vector<Figure> run(const OrderedScheme& scheme, std::uint64_t items) {
   Records of(scheme, items);
   std::vector<Figure> figures;
-  const auto phase = [&](std::uint64_t count, auto operation) {
-    figures.push_back(measure(count, [&](std::uint64_t) { return operation(); }));
+  const auto phase = [&](const std::vector<Step>& steps) {
+    figures.push_back(measure(steps.size(), [&](std::uint64_t i) { return act(of, steps[i]); }));
   };
-  phase(items, [&] { return of.insert(); });
-  phase(items, [&] { return of.one_in(2) ? of.update(of.zipfian()) : of.read(of.zipfian()); });
-  phase(items, [&] { return of.one_in(20) ? of.update(of.zipfian()) : of.read(of.zipfian()); });
-  phase(items, [&] { return of.read(of.zipfian()); });
-  phase(items, [&] {
-    const std::uint64_t record = of.zipfian();
-    return of.read(record) && (of.one_in(2) || of.update(record));
-  });
-  phase(items, [&] { return of.one_in(20) ? of.insert() : of.read(of.latest()); });
-  phase(items / 10, [&] { return of.one_in(20) ? of.insert() : of.scan(of.zipfian()); });
+  using enum Action;
+  phase(std::vector<Step>(items, Step{insert}));
+  phase(draw(of, items, update, 2, read));
+  phase(draw(of, items, update, 20, read));
+  phase(draw(of, items, read, 1, read));
+  phase(draw(of, items, read_update, 2, read));
+  phase(draw(of, items, insert, 20, read, true));
+  phase(draw(of, items / 10, insert, 20, scan));
   return figures;
 }
 
-template <class F>
-Histogram latencies(std::uint64_t count, F operation) {
+// Of each operation, with the time that the clock takes.
+Histogram latencies(Records& of, const std::vector<Step>& steps) {
   using Clock = std::chrono::steady_clock;
   Histogram histogram;
-  auto before = Clock::now();
-  for (std::uint64_t i = 0; i < count; ++i) {
-    require(operation(), "an operation returned a wrong result");
+  for (const Step& step : steps) {
+    const auto before = Clock::now();
+    const bool right = act(of, step);
     const auto after = Clock::now();
+    require(right, "an operation returned a wrong result");
     histogram.record(static_cast<std::uint64_t>((after - before).count()));
-    before = after;
   }
   return histogram;
 }
@@ -121,8 +163,10 @@ void tail_latencies(const OrderedOptions& options, Report& report) {
     for (std::uint32_t turn = 0; turn < options.runs; ++turn) {
       for (std::size_t s = 0; s < kOrderedCount; ++s) {
         Records of(ordered_schemes()[s], options.items);
-        Histogram histogram = latencies(of.items(), [&] { return of.insert(); });
-        if (!load) histogram = latencies(of.items(), [&] { return of.read(of.zipfian()); });
+        Histogram histogram = latencies(of, std::vector<Step>(of.items(), Step{Action::insert}));
+        if (!load) {
+          histogram = latencies(of, draw(of, of.items(), Action::read, 1, Action::read));
+        }
         found[s].resize(std::size(kQuantiles));
         for (std::size_t q = 0; q < std::size(kQuantiles); ++q) {
           found[s][q].push_back(static_cast<double>(histogram.percentile(kQuantiles[q])));
