@@ -66,4 +66,15 @@ void Turns::print_costs(const std::string& title, Report& report) const {
   }
 }
 
+void Quantiles::print(const std::string& title, Report& report) const {
+  std::vector<std::string> columns{kind};
+  for (const double quantile : quantiles) columns.push_back(fmt::format("{:g} %", quantile * 100));
+  report.heading(title, columns);
+  for (std::size_t s = 0; s < schemes.size(); ++s) {
+    std::vector<std::string> cells{schemes[s]};
+    for (const auto& values : runs[s]) cells.push_back(fmt::format("{:.0f}", median(values)));
+    report.row(cells);
+  }
+}
+
 }  // namespace perdure::paper

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/harness/histogram.h"
 #include "bench/paper/figures.h"
 
 namespace perdure::paper {
@@ -43,6 +44,29 @@ struct Turns {
   std::vector<double> rates(std::size_t scheme, std::size_t phase) const;
   double claim(std::size_t scheme, std::size_t phase) const;
   void head(const std::string& title, Report& report) const;
+};
+
+// The quantiles of latencies; `of_run` returns the histogram of a run of a scheme.
+struct Quantiles {
+  std::string kind;
+  std::vector<std::string> schemes;
+  std::vector<double> quantiles;
+  std::vector<std::vector<std::vector<double>>> runs = {};  // by scheme, quantile and turn
+
+  template <class F>
+  void take(std::uint32_t count, F of_run) {
+    runs.assign(schemes.size(), std::vector<std::vector<double>>(quantiles.size()));
+    for (std::uint32_t turn = 0; turn < count; ++turn) {
+      for (std::size_t s = 0; s < schemes.size(); ++s) {
+        const bench::Histogram histogram = of_run(s);
+        for (std::size_t q = 0; q < quantiles.size(); ++q) {
+          runs[s][q].push_back(static_cast<double>(histogram.percentile(quantiles[q])));
+        }
+      }
+    }
+  }
+  // The medians, in ns.
+  void print(const std::string& title, Report& report) const;
 };
 
 // The names of schemes, for Turns.

@@ -285,7 +285,7 @@ TEST(Scrambled, RanksAreYcsbsBeforeTheyAreScattered) {
 }
 
 // The probability of each of `items` places: the sum over the ranks that the hash puts there. The
-// ranks after the first million are spread evenly. Each of them is so rare that this changes
+// ranks after the first million are spread evenly. Such a rank is so rare that this changes
 // chi-square by less than 4 in the mean.
 std::vector<double> scattered(std::uint64_t items) {
   constexpr std::uint64_t kSummed = 1'000'000;

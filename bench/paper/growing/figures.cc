@@ -47,8 +47,9 @@ void figures_of(const GrowingOptions& options, std::uint32_t threads, Report& re
   turns.print_ratios(
       fmt::format("`clevel` by the others, and the paper's ratio, {}", of_threads(threads)),
       report);
-  if (threads == 1)
+  if (threads == 1) {
     turns.print_costs("Write-backs and fences of an operation by its own thread", report);
+  }
 }
 
 }  // namespace

@@ -18,10 +18,7 @@ namespace {
 
 using bench::Histogram;
 
-constexpr double kQuantiles[] = {0.5, 0.9, 0.99, 0.999, 1};
-
-std::vector<double> latencies(const GrowingScheme& scheme, std::uint64_t items,
-                              std::uint32_t threads) {
+Histogram latencies(const GrowingScheme& scheme, std::uint64_t items, std::uint32_t threads) {
   using Clock = std::chrono::steady_clock;
   bench::MemoryHeap memory;
   open_for(memory, items);
@@ -47,11 +44,7 @@ std::vector<double> latencies(const GrowingScheme& scheme, std::uint64_t items,
   }
   workers.clear();  // joins them
   require(fresh, "a key was present before its insert");
-  std::vector<double> values;
-  for (const double quantile : kQuantiles) {
-    values.push_back(static_cast<double>(all.percentile(quantile)));
-  }
-  return values;
+  return all;
 }
 
 std::vector<Figure> run(const GrowingScheme& scheme, std::uint64_t items, std::uint32_t threads) {
@@ -85,26 +78,16 @@ std::vector<Figure> run(const GrowingScheme& scheme, std::uint64_t items, std::u
 }
 
 void latencies_of(const GrowingOptions& options, std::uint32_t threads, Report& report) {
-  const auto schemes = growing_schemes();
-  std::vector<std::vector<std::vector<double>>> found(schemes.size());  // by quantile and turn
-  for (auto& of_scheme : found) of_scheme.resize(std::size(kQuantiles));
-  for (std::uint32_t turn = 0; turn < options.runs; ++turn) {
-    for (std::size_t s = 0; s < schemes.size(); ++s) {
-      const std::vector<double> values = latencies(schemes[s], options.items, threads);
-      for (std::size_t q = 0; q < values.size(); ++q) found[s][q].push_back(values[q]);
-    }
-  }
-  std::vector<std::string> columns{"table"};
-  for (const double quantile : kQuantiles) columns.push_back(fmt::format("{:g} %", quantile * 100));
-  report.heading(fmt::format("Latency in ns that this part of the inserts does not exceed, {} "
-                             "(figure 9)",
-                             of_threads(threads)),
-                 columns);
-  for (std::size_t s = 0; s < schemes.size(); ++s) {
-    std::vector<std::string> cells{schemes[s].name};
-    for (const auto& values : found[s]) cells.push_back(fmt::format("{:.0f}", median(values)));
-    report.row(cells);
-  }
+  Quantiles found{.kind = "table",
+                  .schemes = names_of(growing_schemes()),
+                  .quantiles = {0.5, 0.9, 0.99, 0.999, 1}};
+  found.take(options.runs, [&](std::size_t s) {
+    return latencies(growing_schemes()[s], options.items, threads);
+  });
+  found.print(fmt::format("Latency in ns that this part of the inserts does not exceed, {} "
+                          "(figure 9)",
+                          of_threads(threads)),
+              report);
 }
 
 void ycsb_of(const GrowingOptions& options, std::uint32_t threads, Report& report) {

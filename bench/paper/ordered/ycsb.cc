@@ -51,7 +51,7 @@ class Records {
     return right && seen > 0 && seen <= limit;
   }
 
-  // Chooses a loaded record; a few of them are chosen often.
+  // Chooses a loaded record. YCSB's zipfian distribution prefers a few records.
   std::uint64_t zipfian() { return zipfian_.next(random_); }
   // Chooses among the first `records`; the last ones are chosen most often.
   std::uint64_t latest(std::uint64_t records) { return latest_.next(records, random_) - 1; }
@@ -156,34 +156,20 @@ void ycsb_workloads(const OrderedOptions& options, Report& report) {
 }
 
 void tail_latencies(const OrderedOptions& options, Report& report) {
-  constexpr double kQuantiles[] = {0.5, 0.9, 0.975, 0.99, 0.999};
-  // The median of the runs, for each map, workload and quantile.
   for (const bool load : {true, false}) {
-    std::vector<std::vector<std::vector<double>>> found(kOrderedCount);
-    for (std::uint32_t turn = 0; turn < options.runs; ++turn) {
-      for (std::size_t s = 0; s < kOrderedCount; ++s) {
-        Records of(ordered_schemes()[s], options.items);
-        Histogram histogram = latencies(of, std::vector<Step>(of.items(), Step{Action::insert}));
-        if (!load) {
-          histogram = latencies(of, draw(of, of.items(), Action::read, 1, Action::read));
-        }
-        found[s].resize(std::size(kQuantiles));
-        for (std::size_t q = 0; q < std::size(kQuantiles); ++q) {
-          found[s][q].push_back(static_cast<double>(histogram.percentile(kQuantiles[q])));
-        }
-      }
-    }
-    std::vector<std::string> columns{"map"};
-    for (const double quantile : kQuantiles) columns.push_back(fmt::format("{} %", quantile * 100));
-    report.heading(fmt::format("Latency in ns that the part of the operations does not exceed, {} "
-                               "(figure 10)",
-                               load ? "load" : "workload C"),
-                   columns);
-    for (std::size_t s = 0; s < kOrderedCount; ++s) {
-      std::vector<std::string> cells{ordered_schemes()[s].name};
-      for (const auto& values : found[s]) cells.push_back(fmt::format("{:.0f}", median(values)));
-      report.row(cells);
-    }
+    Quantiles found{.kind = "map",
+                    .schemes = names_of(ordered_schemes()),
+                    .quantiles = {0.5, 0.9, 0.975, 0.99, 0.999}};
+    found.take(options.runs, [&](std::size_t s) {
+      Records of(ordered_schemes()[s], options.items);
+      Histogram loads = latencies(of, std::vector<Step>(of.items(), Step{Action::insert}));
+      if (load) return loads;
+      return latencies(of, draw(of, of.items(), Action::read, 1, Action::read));
+    });
+    found.print(fmt::format("Latency in ns that the part of the operations does not exceed, {} "
+                            "(figure 10)",
+                            load ? "load" : "workload C"),
+                report);
   }
 }
 
