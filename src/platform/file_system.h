@@ -1,0 +1,81 @@
+// FileSystem: the calls of the operating system under what is written beside a pool's file: files
+// that are read, written and synced by offset, and their names. RealFileSystem makes the calls;
+// testing/disk simulates what a power failure leaves of them.
+//
+// DURABILITY  A power failure can lose, keep, reorder or tear into sectors of 512 bytes every write
+//   since the last sync() of its file, and can undo every change of names in a folder since the
+//   last sync_folder(). A name whose folder is durable does not make the content of its file
+//   durable, nor the other way round. After a sync() that failed the kernel may drop what was
+//   written before it, although read() still returns it: write it again, elsewhere, before the next
+//   sync().
+//
+// Errors: every message names the path. not_found, exists, pool_full (no space), io.
+// Thread safety: distinct files may be used from distinct threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "perdure/function_ref.h"
+#include "perdure/status.h"
+
+namespace perdure {
+
+class FileSystem {
+ public:
+  using File = int;  // open until close()
+  enum class Open : std::uint8_t {
+    existing,
+    fresh,  // makes the file; its name must not exist
+  };
+
+  virtual ~FileSystem() = default;
+
+  // Opens a regular file for reading and writing. A symbolic link is an error.
+  virtual Expected<File> open(std::string_view path, Open how) noexcept = 0;
+  virtual void close(File file) noexcept = 0;
+  // Reads until `n` bytes or the end of the file. Returns the number of bytes.
+  virtual Expected<std::size_t> read(File file, void* buffer, std::size_t n,
+                                     std::uint64_t offset) noexcept = 0;
+  // Writes all bytes, or fails; then any of them may have been written.
+  virtual Status write(File file, const void* bytes, std::size_t n,
+                       std::uint64_t offset) noexcept = 0;
+  // Gives [offset, offset+length) space of the disk. New space reads as zero; a shorter file
+  // becomes longer.
+  virtual Status allocate(File file, std::uint64_t offset, std::uint64_t length) noexcept = 0;
+  // Makes the content and the size of the file durable.
+  virtual Status sync(File file) noexcept = 0;
+  virtual Expected<std::uint64_t> size(File file) noexcept = 0;
+
+  // An existing file of the name `to` is replaced in one step.
+  virtual Status rename(std::string_view from, std::string_view to) noexcept = 0;
+  virtual Status remove(std::string_view path) noexcept = 0;
+  virtual Status make_folder(std::string_view path) noexcept = 0;
+  virtual Status remove_folder(std::string_view path) noexcept = 0;  // it must be empty
+  // Makes the changes of names in a folder durable.
+  virtual Status sync_folder(std::string_view path) noexcept = 0;
+  // Visits the names in a folder, in no particular order.
+  virtual Status list(std::string_view path,
+                      FunctionRef<void(std::string_view)> visit) noexcept = 0;
+};
+
+class RealFileSystem final : public FileSystem {
+ public:
+  Expected<File> open(std::string_view path, Open how) noexcept override;
+  void close(File file) noexcept override;
+  Expected<std::size_t> read(File file, void* buffer, std::size_t n,
+                             std::uint64_t offset) noexcept override;
+  Status write(File file, const void* bytes, std::size_t n, std::uint64_t offset) noexcept override;
+  Status allocate(File file, std::uint64_t offset, std::uint64_t length) noexcept override;
+  Status sync(File file) noexcept override;
+  Expected<std::uint64_t> size(File file) noexcept override;
+  Status rename(std::string_view from, std::string_view to) noexcept override;
+  Status remove(std::string_view path) noexcept override;
+  Status make_folder(std::string_view path) noexcept override;
+  Status remove_folder(std::string_view path) noexcept override;
+  Status sync_folder(std::string_view path) noexcept override;
+  Status list(std::string_view path, FunctionRef<void(std::string_view)> visit) noexcept override;
+};
+
+}  // namespace perdure

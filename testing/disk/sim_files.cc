@@ -1,0 +1,289 @@
+#include "testing/disk/sim_files.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include "util/crc32c.h"
+#include "util/hash.h"
+
+namespace perdure::disk {
+
+namespace {
+
+Status no_such(std::string_view path) {
+  return Status::format(StatusCode::not_found, "%s: no such file", std::string(path).c_str());
+}
+Status is_there(std::string_view path) {
+  return Status::format(StatusCode::exists, "%s: the name exists", std::string(path).c_str());
+}
+
+}  // namespace
+
+// --- names ---------------------------------------------------------------------------------------
+
+int SimFileSystem::node_at(std::string_view path) {
+  if (path == ".") return 0;
+  const Place place = place_of(path);
+  if (place.folder == nullptr) return -1;
+  const auto found = place.folder->names.find(place.name);
+  return found == place.folder->names.end() ? -1 : found->second;
+}
+
+SimFileSystem::Place SimFileSystem::place_of(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos) return {.folder = &nodes_[0], .name = std::string(path)};
+  const int folder = node_at(path.substr(0, slash));
+  if (folder < 0 || !nodes_[folder].is_folder) return {.folder = nullptr, .name = {}};
+  return {.folder = &nodes_[folder], .name = std::string(path.substr(slash + 1))};
+}
+
+Status SimFileSystem::begin_change() {
+  ++changes_;
+  if (before_change_) before_change_();
+  if (failing_ != 0 && --failing_ == 0) return {StatusCode::io};
+  return {};
+}
+
+void SimFileSystem::apply(std::map<std::string, int>& names, const Rename& rename) {
+  if (!rename.from.empty()) names.erase(rename.from);
+  if (!rename.to.empty()) names[rename.to] = rename.node;
+}
+
+Status SimFileSystem::change(Node& folder, Rename rename) {
+  apply(folder.names, rename);
+  folder.renames.push_back(std::move(rename));
+  return {};
+}
+
+Expected<FileSystem::File> SimFileSystem::open(std::string_view path, Open how) noexcept {
+  const int found = node_at(path);
+  if (how == Open::existing) {
+    if (found < 0) return fail(no_such(path));
+    if (nodes_[found].is_folder) return fail(StatusCode::io, "is a folder");
+    return found;
+  }
+  if (found >= 0) return fail(is_there(path));
+  if (Status begun = begin_change(); !begun.ok()) return fail(std::move(begun));
+  const int node = static_cast<int>(nodes_.size());
+  nodes_.emplace_back();
+  const Place place = place_of(path);
+  if (place.folder == nullptr) return fail(no_such(path));
+  if (Status done = change(*place.folder, {.from = {}, .to = place.name, .node = node}); !done.ok())
+    return fail(std::move(done));
+  return node;
+}
+
+Status SimFileSystem::rename(std::string_view from, std::string_view to) noexcept {
+  const int node = node_at(from);
+  if (node < 0) return no_such(from);
+  const Place source = place_of(from);
+  const Place target = place_of(to);
+  if (target.folder != source.folder) return {StatusCode::unsupported};  // no caller needs it
+  if (Status begun = begin_change(); !begun.ok()) return begun;
+  return change(*source.folder, {.from = source.name, .to = target.name, .node = node});
+}
+
+Status SimFileSystem::remove(std::string_view path) noexcept {
+  const int node = node_at(path);
+  if (node < 0 || nodes_[node].is_folder) return no_such(path);
+  if (Status begun = begin_change(); !begun.ok()) return begun;
+  const Place place = place_of(path);
+  return change(*place.folder, {.from = place.name, .to = {}, .node = node});
+}
+
+Status SimFileSystem::make_folder(std::string_view path) noexcept {
+  if (node_at(path) >= 0) return is_there(path);
+  if (Status begun = begin_change(); !begun.ok()) return begun;
+  const int node = static_cast<int>(nodes_.size());
+  nodes_.emplace_back().is_folder = true;
+  const Place place = place_of(path);
+  if (place.folder == nullptr) return no_such(path);
+  return change(*place.folder, {.from = {}, .to = place.name, .node = node});
+}
+
+Status SimFileSystem::remove_folder(std::string_view path) noexcept {
+  const int node = node_at(path);
+  if (node < 0 || !nodes_[node].is_folder) return no_such(path);
+  if (!nodes_[node].names.empty()) return is_there(path);
+  if (Status begun = begin_change(); !begun.ok()) return begun;
+  const Place place = place_of(path);
+  return change(*place.folder, {.from = place.name, .to = {}, .node = node});
+}
+
+Status SimFileSystem::sync_folder(std::string_view path) noexcept {
+  const int node = node_at(path);
+  if (node < 0 || !nodes_[node].is_folder) return no_such(path);
+  if (Status begun = begin_change(); !begun.ok()) return begun;
+  nodes_[node].durable_names = nodes_[node].names;
+  nodes_[node].renames.clear();
+  return {};
+}
+
+Status SimFileSystem::list(std::string_view path,
+                           FunctionRef<void(std::string_view)> visit) noexcept {
+  const int node = node_at(path);
+  if (node < 0 || !nodes_[node].is_folder) return no_such(path);
+  for (const auto& [name, number] : nodes_[node].names) visit(name);
+  return {};
+}
+
+// --- content -------------------------------------------------------------------------------------
+
+Expected<std::size_t> SimFileSystem::read(File file, void* buffer, std::size_t n,
+                                          std::uint64_t offset) noexcept {
+  const Node& node = nodes_[file];
+  if (offset >= node.size) return std::size_t{0};
+  n = std::min<std::uint64_t>(n, node.size - offset);
+  for (std::size_t done = 0; done < n;) {
+    const std::uint64_t at = offset + done;
+    const std::size_t piece = std::min<std::uint64_t>(n - done, kSector - at % kSector);
+    const auto found = node.now.find(at / kSector);
+    std::byte* const to = static_cast<std::byte*>(buffer) + done;
+    if (found == node.now.end()) {
+      std::memset(to, 0, piece);
+    } else {
+      std::memcpy(to, found->second.data() + at % kSector, piece);
+    }
+    done += piece;
+  }
+  return n;
+}
+
+Status SimFileSystem::write(File file, const void* bytes, std::size_t n,
+                            std::uint64_t offset) noexcept {
+  if (Status begun = begin_change(); !begun.ok()) return begun;
+  Node& node = nodes_[file];
+  for (std::size_t done = 0; done < n;) {
+    const std::uint64_t at = offset + done;
+    const std::size_t piece = std::min<std::uint64_t>(n - done, kSector - at % kSector);
+    Sector& sector = node.now[at / kSector];  // zero if it is new
+    std::memcpy(sector.data() + at % kSector, static_cast<const std::byte*>(bytes) + done, piece);
+    node.writes.push_back({.sector = at / kSector, .after = sector, .dropped = false});
+    done += piece;
+  }
+  if (offset + n > node.size) {
+    node.size = offset + n;
+    node.resizes.push_back({.size = node.size, .dropped = false});
+  }
+  return {};
+}
+
+Status SimFileSystem::allocate(File file, std::uint64_t offset, std::uint64_t length) noexcept {
+  if (Status begun = begin_change(); !begun.ok()) return begun;
+  Node& node = nodes_[file];
+  if (offset + length > node.size) {
+    node.size = offset + length;
+    node.resizes.push_back({.size = node.size, .dropped = false});
+  }
+  return {};
+}
+
+void SimFileSystem::drop_pending(Node& node) {
+  for (SectorWrite& write : node.writes) write.dropped = true;
+  for (Resize& resize : node.resizes) resize.dropped = true;
+}
+
+Status SimFileSystem::sync(File file) noexcept {
+  if (Status begun = begin_change(); !begun.ok()) {
+    drop_pending(nodes_[file]);
+    return begun;
+  }
+  Node& node = nodes_[file];
+  // A sector that was written after the failure is written whole, as it is in the page cache.
+  std::map<std::uint64_t, Sector> written;
+  for (const SectorWrite& write : node.writes) {
+    if (!write.dropped) written[write.sector] = write.after;
+  }
+  std::erase_if(node.writes,
+                [&](const SectorWrite& write) { return written.contains(write.sector); });
+  for (const auto& [sector, content] : written) node.durable[sector] = content;
+  if (std::ranges::any_of(node.resizes, [](const Resize& resize) { return !resize.dropped; })) {
+    node.durable_size = node.size;
+    node.resizes.clear();
+  }
+  return {};
+}
+
+Expected<std::uint64_t> SimFileSystem::size(File file) noexcept { return nodes_[file].size; }
+
+// --- power failure -------------------------------------------------------------------------------
+
+// Visits (node, sector or kNames or kSize, number of states), always in the same order.
+namespace {
+constexpr std::uint64_t kNames = ~std::uint64_t{0};
+constexpr std::uint64_t kSize = kNames - 1;
+}  // namespace
+
+template <class Visit>
+void SimFileSystem::visit_undecided(Visit visit) const {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const Node& node = nodes_[i];
+    if (!node.renames.empty()) visit(i, kNames, node.renames.size() + 1);
+    if (!node.resizes.empty()) visit(i, kSize, node.resizes.size() + 1);
+    std::map<std::uint64_t, std::size_t> states;
+    for (const SectorWrite& write : node.writes) ++states[write.sector];
+    for (const auto& [sector, count] : states) visit(i, sector, count + 1);
+  }
+}
+
+std::vector<std::uint32_t> SimFileSystem::undecided() const {
+  std::vector<std::uint32_t> counts;
+  visit_undecided([&](std::size_t, std::uint64_t, std::size_t states) {
+    counts.push_back(static_cast<std::uint32_t>(states));
+  });
+  return counts;
+}
+
+SimFileSystem SimFileSystem::after_power_failure(std::span<const std::uint32_t> states) const {
+  SimFileSystem left;
+  left.nodes_.resize(nodes_.size());
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    Node& node = left.nodes_[i];
+    node.is_folder = nodes_[i].is_folder;
+    node.now = nodes_[i].durable;
+    node.size = nodes_[i].durable_size;
+    node.names = nodes_[i].durable_names;
+  }
+  std::size_t next = 0;
+  visit_undecided([&](std::size_t i, std::uint64_t what, std::size_t) {
+    const Node& from = nodes_[i];
+    Node& to = left.nodes_[i];
+    const std::uint32_t state = states[next++];
+    if (what == kNames) {
+      for (std::uint32_t k = 0; k < state; ++k) apply(to.names, from.renames[k]);
+    } else if (what == kSize) {
+      if (state != 0) to.size = from.resizes[state - 1].size;
+    } else if (state != 0) {
+      std::uint32_t seen = 0;
+      for (const SectorWrite& write : from.writes) {
+        if (write.sector == what && ++seen == state) to.now[what] = write.after;
+      }
+    }
+  });
+  for (Node& node : left.nodes_) {
+    // What lies behind the end of a file is not in it.
+    std::erase_if(node.now, [&](const auto& at) { return at.first * kSector >= node.size; });
+    node.durable = node.now;
+    node.durable_size = node.size;
+    node.durable_names = node.names;
+  }
+  return left;
+}
+
+std::uint64_t SimFileSystem::fingerprint() const {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const Node& node = nodes_[i];
+    sum = mix(sum ^ mix(i ^ node.size));
+    for (const auto& [sector, content] : node.now)
+      sum = mix(sum ^ sector ^ std::uint64_t{crc32c(0, content.data(), kSector)} << 32);
+    for (const auto& [name, number] : node.names)
+      sum = mix(sum ^ static_cast<std::uint64_t>(number) ^
+                std::uint64_t{crc32c(0, name.data(), name.size())} << 32);
+  }
+  return sum;
+}
+
+}  // namespace perdure::disk

@@ -1,0 +1,112 @@
+// SimFileSystem: a file system in memory that knows what a power failure can leave of it.
+//
+// MODEL  A file has sectors of 512 bytes. After a power failure each sector, independently of all
+//   others, is as at the last sync() of its file or as after any write to it since then; so writes
+//   are lost, kept, reordered and torn between sectors. The size of a file, too, is any that it had
+//   since its last sync(). The names in a folder are as after any prefix of the changes since its
+//   last sync_folder(), independently of other folders and of the content of files: journals of
+//   file systems keep the order of names, and no other order.
+//   A sync() that fails may or may not have written. What was written before it is never made
+//   durable by a later sync(), unless it is written again.
+//
+// One thread. A file that is open when its name goes stays readable, as in Linux.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "platform/file_system.h"
+
+namespace perdure::disk {
+
+inline constexpr std::size_t kSector = 512;
+
+class SimFileSystem final : public FileSystem {
+ public:
+  SimFileSystem() : nodes_(1) { nodes_[0].is_folder = true; }
+
+  Expected<File> open(std::string_view path, Open how) noexcept override;
+  void close(File) noexcept override {}
+  Expected<std::size_t> read(File file, void* buffer, std::size_t n,
+                             std::uint64_t offset) noexcept override;
+  Status write(File file, const void* bytes, std::size_t n, std::uint64_t offset) noexcept override;
+  Status allocate(File file, std::uint64_t offset, std::uint64_t length) noexcept override;
+  Status sync(File file) noexcept override;
+  Expected<std::uint64_t> size(File file) noexcept override;
+  Status rename(std::string_view from, std::string_view to) noexcept override;
+  Status remove(std::string_view path) noexcept override;
+  Status make_folder(std::string_view path) noexcept override;
+  Status remove_folder(std::string_view path) noexcept override;
+  Status sync_folder(std::string_view path) noexcept override;
+  Status list(std::string_view path, FunctionRef<void(std::string_view)> visit) noexcept override;
+
+  // Called before each call that changes what a power failure can leave.
+  void before_change(std::function<void()> call) { before_change_ = std::move(call); }
+  // The n-th such call from now on fails with io, 1 being the next; 0: none.
+  void fail_call(std::uint64_t n) noexcept { failing_ = n; }
+  std::uint64_t changes() const noexcept { return changes_; }
+
+  // The numbers of states, at least 2 each, of what may or may not have reached the disk. State 0
+  // is what is durable, the last one what read() returns.
+  std::vector<std::uint32_t> undecided() const;
+  // What a power failure leaves if these are the states; everything in it is durable.
+  SimFileSystem after_power_failure(std::span<const std::uint32_t> states) const;
+  std::uint64_t fingerprint() const;  // of what read() and list() return
+
+ private:
+  using Sector = std::array<std::byte, kSector>;
+  struct SectorWrite {
+    std::uint64_t sector;
+    Sector after;
+    bool dropped;  // by a sync() that failed
+  };
+  struct Resize {
+    std::uint64_t size;
+    bool dropped;
+  };
+  struct Rename {  // of `from` to `to`; a new name has no `from`, a removed one no `to`
+    std::string from;
+    std::string to;
+    int node;
+  };
+  struct Node {
+    bool is_folder = false;
+    // A file.
+    std::map<std::uint64_t, Sector> durable;  // a sector that is absent is zero
+    std::map<std::uint64_t, Sector> now;
+    std::vector<SectorWrite> writes;
+    std::uint64_t durable_size = 0;
+    std::uint64_t size = 0;
+    std::vector<Resize> resizes;
+    // A folder.
+    std::map<std::string, int> durable_names;
+    std::map<std::string, int> names;
+    std::vector<Rename> renames;
+  };
+
+  struct Place {
+    Node* folder;
+    std::string name;
+  };
+  Place place_of(std::string_view path);  // folder is null if there is none
+  int node_at(std::string_view path);     // -1 if there is none
+  Status change(Node& folder, Rename rename);
+  Status begin_change();
+  static void apply(std::map<std::string, int>& names, const Rename& rename);
+  static void drop_pending(Node& node);
+  template <class Visit>
+  void visit_undecided(Visit visit) const;
+
+  std::vector<Node> nodes_;  // 0: the folder of paths without a folder. A File is an index
+  std::function<void()> before_change_;
+  std::uint64_t failing_ = 0;
+  std::uint64_t changes_ = 0;
+};
+
+}  // namespace perdure::disk

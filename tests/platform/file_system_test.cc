@@ -1,0 +1,158 @@
+// The files under a log: the real ones, and that the simulated ones do the same.
+#include "platform/file_system.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "testing/disk/sim_files.h"
+#include "tests/support/support.h"
+
+namespace perdure::test {
+namespace {
+
+using disk::SimFileSystem;
+using Open = FileSystem::Open;
+
+std::vector<std::string> names_in(FileSystem& files, const std::string& folder) {
+  std::vector<std::string> names;
+  must(files.list(folder, [&](std::string_view name) { names.emplace_back(name); }));
+  std::ranges::sort(names);
+  return names;
+}
+
+// The same calls on both, with prefixes of their own.
+class Both {
+ public:
+  explicit Both(std::string folder) : folder_(std::move(folder)) {}
+
+  void check(StatusCode real, StatusCode sim, const std::string& what) {
+    require(real == sim,
+            what + ": " + status_code_name(real) + ", simulated " + status_code_name(sim));
+  }
+  void on_name(Status (FileSystem::*call)(std::string_view), const std::string& name) {
+    check((real_.*call)(folder_ + "/" + name).code(), (sim_.*call)(name).code(), name);
+  }
+  void rename(const std::string& from, const std::string& to) {
+    check(real_.rename(folder_ + "/" + from, folder_ + "/" + to).code(),
+          sim_.rename(from, to).code(), from + " to " + to);
+  }
+  // Opens, changes, reads and closes a file.
+  void use(const std::string& name, Open how, std::uint64_t offset, const std::string& text,
+           std::uint64_t allocated) {
+    auto real = real_.open(folder_ + "/" + name, how);
+    auto sim = sim_.open(name, how);
+    check(real ? StatusCode::ok : real.error().code(), sim ? StatusCode::ok : sim.error().code(),
+          name);
+    if (!real) return;
+    must(real_.write(*real, text.data(), text.size(), offset));
+    must(sim_.write(*sim, text.data(), text.size(), offset));
+    if (allocated != 0) {
+      must(real_.allocate(*real, allocated / 2, allocated));
+      must(sim_.allocate(*sim, allocated / 2, allocated));
+    }
+    must(real_.sync(*real));
+    must(sim_.sync(*sim));
+    const std::uint64_t size = must(real_.size(*real));
+    require(size == must(sim_.size(*sim)), name + ": size");
+    std::string real_text(size + 10, '?');
+    std::string sim_text(size + 10, '?');
+    require(must(real_.read(*real, real_text.data(), size + 10, 0)) == size, "read");
+    require(must(sim_.read(*sim, sim_text.data(), size + 10, 0)) == size, "simulated read");
+    require(real_text == sim_text, name + ": content");
+    real_.close(*real);
+    sim_.close(*sim);
+  }
+  void compare(const std::string& folder) {
+    require(names_in(real_, folder_ + "/" + folder) == names_in(sim_, folder), "names");
+  }
+
+ private:
+  std::string folder_;
+  RealFileSystem real_;
+  SimFileSystem sim_;
+};
+
+class FileSystemTest : public testing::Test {
+ protected:
+  FileSystemTest() { std::filesystem::create_directory(path_.str()); }
+  std::string at(const std::string& name) const { return path_.str() + "/" + name; }
+
+  TempPath path_;
+  RealFileSystem files_;
+};
+
+TEST_F(FileSystemTest, SimulatedFilesDoTheSame) {
+  Both both(path_.str());
+  std::mt19937_64 random(seed());
+  const auto name = [&] {
+    return std::string(random() % 3 == 0 ? "log/" : "") + std::to_string(random() % 4);
+  };
+  for (int i = 0; i < 3'000; ++i) {
+    const std::string one = name();
+    switch (random() % 8) {
+      case 0:
+        both.on_name(&FileSystem::make_folder, "log");
+        break;
+      case 1:
+        both.on_name(&FileSystem::remove_folder, "log");
+        break;
+      case 2:
+        both.on_name(&FileSystem::remove, one);
+        break;
+      case 3:
+        both.rename(one, one.substr(0, one.size() - 1) + "4");
+        break;
+      case 4:
+        both.on_name(&FileSystem::sync_folder, "log");
+        break;
+      default:
+        both.use(one, random() % 2 == 0 ? Open::fresh : Open::existing, random() % 3'000,
+                 std::string(1 + random() % 1'500, static_cast<char>('a' + random() % 26)),
+                 random() % 4 == 0 ? 1 + random() % 9'000 : 0);
+    }
+    both.compare(".");
+  }
+}
+
+TEST_F(FileSystemTest, ErrorsNameTheFileAndTheReason) {
+  const auto missing = files_.open(at("missing"), Open::existing);
+  ASSERT_FALSE(missing.has_value());
+  EXPECT_EQ(missing.error().code(), StatusCode::not_found);
+  EXPECT_EQ(missing.error().message(), at("missing") + ": cannot open: No such file or directory");
+  std::filesystem::create_symlink(at("target"), at("link"));
+  const auto link = files_.open(at("link"), Open::existing);
+  ASSERT_FALSE(link.has_value());
+  EXPECT_EQ(link.error().code(), StatusCode::io);
+  EXPECT_EQ(code_of(files_.open(at("link"), Open::fresh)), StatusCode::exists);
+  ASSERT_EQ(mkfifo(at("fifo").c_str(), 0600), 0);
+  const auto fifo = files_.open(at("fifo"), Open::existing);
+  ASSERT_FALSE(fifo.has_value());
+  EXPECT_EQ(fifo.error().message(), at("fifo") + ": is not a regular file");
+  EXPECT_EQ(files_.remove(at("missing")).code(), StatusCode::not_found);
+  EXPECT_EQ(files_.list(at("missing"), [](std::string_view) {}).code(), StatusCode::not_found);
+  EXPECT_EQ(code_of(files_.open(std::string(5'000, 'x'), Open::existing)),
+            StatusCode::invalid_argument);
+  // An error of an open file has the name that it has now.
+  const FileSystem::File file = must(files_.open(at("file"), Open::fresh));
+  ::close(file);
+  EXPECT_EQ(code_of(files_.size(file)), StatusCode::io);
+}
+
+TEST_F(FileSystemTest, AFullDiskIsPoolFull) {
+  const std::string path = "/dev/shm/perdure-test-" + std::to_string(getpid()) + "-full";
+  const FileSystem::File file = must(files_.open(path, Open::fresh));
+  const Status refused = files_.allocate(file, 0, std::uint64_t{1} << 50);
+  files_.close(file);
+  must(files_.remove(path));
+  EXPECT_EQ(refused.code(), StatusCode::pool_full) << refused.message();
+  EXPECT_EQ(refused.message(), path + ": cannot reserve space: No space left on device");
+}
+
+}  // namespace
+}  // namespace perdure::test
