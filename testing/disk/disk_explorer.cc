@@ -1,0 +1,122 @@
+#include "testing/disk/disk_explorer.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace perdure::disk {
+
+namespace {
+
+using States = std::vector<std::uint32_t>;
+using Verdict = std::function<std::string(SimFileSystem&)>;
+
+class Explorer {
+ public:
+  Explorer(const DiskExploration& exploration, const Verdict& verdict)
+      : exploration_(exploration), verdict_(verdict), random_(exploration.seed) {}
+
+  // Explores what `run` does to `files`.
+  void follow(SimFileSystem& files, const std::string& path, const std::function<void()>& run) {
+    std::uint64_t point = 0;
+    files.before_change([&] { judge(files, path + "p" + std::to_string(point++)); });
+    run();
+    files.before_change(nullptr);
+    judge(files, path + "p" + std::to_string(point));
+  }
+
+  DiskReport report() && { return std::move(report_); }
+
+ private:
+  bool wanted(const std::string& path) const {
+    const std::string& replay = exploration_.replay;
+    return replay.empty() || replay == path || replay.starts_with(path + ".");
+  }
+
+  void judge(const SimFileSystem& files, const std::string& path) {
+    ++report_.points;
+    std::set<std::uint64_t> seen;
+    std::uint64_t number = 0;
+    // Chosen in any case, so that a replay chooses the same.
+    for (const States& states : chosen(files.undecided())) {
+      SimFileSystem image = files.after_power_failure(states);
+      if (!seen.insert(image.fingerprint()).second) continue;
+      const std::string name = path + ".i" + std::to_string(number++);
+      if (wanted(name)) judge_image(image, name);
+    }
+  }
+
+  void judge_image(SimFileSystem& image, const std::string& name) {
+    ++report_.images;
+    report_.second_images += depth_ != 0 ? 1 : 0;
+    const bool again = depth_ == 0 && exploration_.second_failure != 0 &&
+                       (report_.images % exploration_.second_failure == 0 ||
+                        exploration_.replay.starts_with(name + "."));
+    std::string wrong;
+    if (again) {
+      SimFileSystem copy = image;
+      ++depth_;
+      follow(copy, name + ".", [&] { (void)verdict_(copy); });
+      --depth_;
+    }
+    wrong = verdict_(image);
+    if (wrong.empty()) return;
+    if (report_.failures++ == 0) report_.first_failure = name + ": " + wrong;
+  }
+
+  std::vector<States> chosen(const States& counts) {
+    std::vector<States> result;
+    double combinations = 1;
+    for (const std::uint32_t count : counts) combinations *= count;
+    if (combinations <= exploration_.all_below) {
+      States states(counts.size(), 0);
+      for (;;) {
+        result.push_back(states);
+        std::size_t i = 0;
+        while (i < counts.size() && ++states[i] == counts[i]) states[i++] = 0;
+        if (i == counts.size()) return result;
+      }
+    }
+    const States none(counts.size(), 0);
+    States all = counts;
+    for (std::uint32_t& state : all) --state;
+    result.push_back(none);
+    result.push_back(all);
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      for (std::uint32_t state = 0; state < counts[i]; ++state) {
+        result.push_back(none);
+        result.back()[i] = state;
+        result.push_back(all);
+        result.back()[i] = state;
+      }
+    }
+    for (std::uint32_t k = 0; k < exploration_.random; ++k) {
+      result.push_back(none);
+      for (std::size_t i = 0; i < counts.size(); ++i)
+        result.back()[i] = static_cast<std::uint32_t>(random_() % counts[i]);
+    }
+    return result;
+  }
+
+  const DiskExploration& exploration_;
+  const Verdict& verdict_;
+  std::mt19937_64 random_;
+  DiskReport report_;
+  unsigned depth_ = 0;
+};
+
+}  // namespace
+
+DiskReport explore_disk(const DiskExploration& exploration,
+                        const std::function<void(SimFileSystem&)>& scenario,
+                        const Verdict& verdict) {
+  Explorer explorer(exploration, verdict);
+  SimFileSystem files;
+  explorer.follow(files, "", [&] { scenario(files); });
+  return std::move(explorer).report();
+}
+
+}  // namespace perdure::disk
