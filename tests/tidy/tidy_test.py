@@ -247,7 +247,7 @@ def persist_sites_are_named(tree):
 
 # ---- text ---------------------------------------------------------------------------------------
 
-SOURCES = ("*.c", "*.cc", "*.h", "*.py", "*.sh", "*.cmake", "CMakeLists.txt", "Makefile")
+SOURCES = ("*.c", "*.cc", "*.h", "*.java", "*.py", "*.sh", "*.cmake", "CMakeLists.txt", "Makefile")
 
 
 def files_are_short(tree):
