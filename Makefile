@@ -2,9 +2,9 @@
 # packages, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tools setup-clang setup-lint setup-compare setup-go setup-mpi setup-c \
-        setup-python setup-cross setup-docs build demo test check format format-check tidy asan \
-        tsan nightly bench bench-c bench-check bench-compare report report-full \
-        setup-report bench-python \
+        setup-python setup-cross setup-docs setup-ycsb build demo test check format format-check \
+        tidy asan tsan nightly bench bench-c bench-check bench-compare report report-full \
+        setup-report bench-python ycsb ycsb-run test-ycsb \
         paper-figures papers figures guard-builds lin mutants faults fuzz coverage coherence \
         python test-python wheel ci-python seventh-engine cross docs test-docs setup-packages deb \
         dist test-packages ci clean
@@ -54,6 +54,9 @@ setup-cross:     ## the same for the cross build for aarch64, and libraries in b
 	@scripts/setup.sh aarch64
 	@scripts/aarch64.sh
 
+setup-ycsb:      ## the same for YCSB: Java, Maven and redis
+	@scripts/setup.sh ycsb
+
 setup-report:    ## the same for the pictures of a report, which matplotlib draws
 	@scripts/setup.sh report
 	@scripts/venv.sh report
@@ -100,6 +103,7 @@ nightly: ci asan guard-builds papers  ## run what CI runs, figures at length, do
 	$(MAKE) test-docs
 	$(MAKE) cross
 	$(MAKE) dist wheel test-packages
+	$(MAKE) test-ycsb
 
 figures: guard-builds  ## count what crashes, kills, faults, flips, fuzzers do to ENGINE: 20 minutes
 	@scripts/guards.py figures --engine $(ENGINE)
@@ -167,6 +171,17 @@ bench-python: python  ## compare the Python package with other stores: some minu
 	PYTHONPATH=build/release/python build/venv/bin/python python/bench/compare.py
 	cmake --build --preset release --target perdure_cli
 	PYTHONPATH=build/release/python build/venv/bin/python python/bench/batches.py
+
+# The jars come from Maven Central.
+ycsb: build/release/build.ninja setup-ycsb  ## build what YCSB needs to drive perdure and redis
+	cmake --build --preset release --target perdure_shared perdure_cli
+	@bench/ycsb/build.sh
+
+ycsb-run: ycsb   ## run YCSB on the engines and on redis, in turns: 8 minutes
+	@bench/ycsb/run.py
+
+test-ycsb: ycsb  ## test the bindings of YCSB
+	@bench/ycsb/ycsb_test.py
 
 docs: setup-docs  ## build the documentation site in build/site
 	@scripts/docs/build.sh

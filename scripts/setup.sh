@@ -12,6 +12,7 @@
 #   setup.sh docs     the documentation site and its tests; scripts/venv.sh docs installs the rest
 #   setup.sh python   the Python package; scripts/venv.sh installs the rest
 #   setup.sh aarch64  the cross build for aarch64; scripts/aarch64.sh unpacks the rest
+#   setup.sh ycsb     the bindings of YCSB: Java, Maven, redis; bench/ycsb/build.sh fetches the rest
 #   setup.sh packages the Debian packages, and a clean system that tries them
 # If nothing is missing, it only asks dpkg.
 set -euo pipefail
@@ -28,6 +29,8 @@ case "${1:-tests}" in
   go) command -v go >/dev/null && exit 0  # any version
       packages=(golang-go ca-certificates) ;;
   python) packages=("${tools[@]}" ccache python3-dev python3-venv) ;;
+  ycsb) packages=(gcc maven redis-server)
+        command -v javac >/dev/null || packages+=(default-jdk-headless) ;;  # any version from 17 on
   mpi) packages=(libopenmpi-dev openmpi-bin) ;;
   c) packages=(gcc abigail-tools valgrind) ;;
   aarch64) packages=("${tools[@]}" ccache g++-aarch64-linux-gnu qemu-user-static) ;;
@@ -35,7 +38,7 @@ case "${1:-tests}" in
   docs) packages=(python3 python3-venv doxygen chromium fonts-dejavu-core) ;;
   packages) packages=("${tools[@]}" debhelper dh-python help2man lintian python3-dev python3-venv
                       debootstrap) ;;
-  *) sed -n '2,16p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,17p' "$0" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then

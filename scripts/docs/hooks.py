@@ -24,7 +24,7 @@ MOVED = {
     "bench/results/report.html": "report.html",
 }
 LANGUAGES = {".h": "cpp", ".cc": "cpp", ".def": "cpp", ".c": "c", ".py": "python", ".sh": "bash",
-             ".go": "go"}
+             ".go": "go", ".java": "java", ".xml": "xml"}
 # A block or a span of code, or the target of a link.
 LINK = re.compile(r"^(?P<fence>```|~~~).*?^(?P=fence)|`[^`]*`"
                   r"|(?P<before>\]\(\s*<?|^\[[^\]]+\]:\s*)(?![a-z]+:)(?P<target>[^)\s>#]+)",
