@@ -6,6 +6,7 @@
 pool.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -96,6 +97,8 @@ class YcsbTest(unittest.TestCase):
         properties = self.of(engine, durability="emulated") | VERIFIED
         loaded = self.client("load", "a", properties, {"INSERT"})
         self.assertEqual(count(loaded, "INSERT"), RECORDS)
+        # The last client thread has closed the pool. The next open would write it back, too.
+        self.assertTrue(json.loads(self.cli("info", "--json", self.path))["synced"])
         self.assertEqual(len(self.records()), RECORDS)
 
         mixed = self.client("run", "a", properties, {"READ", "UPDATE", "VERIFY"})
@@ -164,7 +167,7 @@ class YcsbTest(unittest.TestCase):
 
     COMMANDS = ("insert a x=1 y=2", "insert b x=3", "insert c x=4 y=5",
                 "update a y=22 z=6", "read a", "read a y", "scan b 2", "scan a 2 y",
-                "delete b", "delete b", "read b", "scan a 10")
+                "delete b", "delete b", "read b", "scan a 10", "scan a 0")
 
     def shell(self, binding, properties, commands):
         """What each command of YCSB's shell prints."""
@@ -179,11 +182,15 @@ class YcsbTest(unittest.TestCase):
                 ["Result: OK", "Record 0", "x=3", "Record 1", "x=4", "y=5"],
                 ["Result: OK", "Record 0", "y=22", "Record 1"],
                 ["Return result: OK"], ["Return result: NOT_FOUND"], ["Return code: NOT_FOUND"],
-                ["Result: OK", "Record 0", "x=1", "y=22", "z=6", "Record 1", "x=4", "y=5"])
+                ["Result: OK", "Record 0", "x=1", "y=22", "z=6", "Record 1", "x=4", "y=5"],
+                ["Result: OK", "0 records"])
 
     def test_single_operations(self):
-        printed = self.shell("perdure", self.of("as"), [*self.COMMANDS, "update d x=1"])
-        self.assertEqual(printed, [*self.EXPECTED, ["Result: NOT_FOUND"]])
+        more = ("update d x=1", "insert e x=1 y=2", "insert e x=3", "read e", "delete e")
+        printed = self.shell("perdure", self.of("as"), [*self.COMMANDS, *more])
+        self.assertEqual(printed, [*self.EXPECTED, ["Result: NOT_FOUND"], ["Result: OK"],
+                                   ["Result: OK"], ["Return code: OK", "x=3"],
+                                   ["Return result: OK"]])
         # The shell does not close the pool, so the command line recovers it.
         self.assertEqual(self.records(), {"a": {"x": b"1", "y": b"22", "z": b"6"},
                                           "c": {"x": b"4", "y": b"5"}})
