@@ -12,7 +12,10 @@ mkdir -p "$out/lib" "$out/classes"
 verified() { (cd "$out/lib" && sha256sum --quiet --strict -c) <"$source/jars.sha256"; }
 if ! verified >/dev/null 2>&1; then
   mvn -B -q -C -f "$source/pom.xml" dependency:copy-dependencies
-  verified
+  if ! verified; then
+    echo "ycsb: a jar is not the one of $source/jars.sha256; delete $out/lib" >&2
+    exit 1
+  fi
 fi
 listed=$(awk '{print $2}' "$source/jars.sha256" | LC_ALL=C sort)
 if [ "$listed" != "$(cd "$out/lib" && printf '%s\n' *.jar | LC_ALL=C sort)" ]; then
