@@ -12,9 +12,9 @@ namespace perdure::paper {
 // Creates a map and opens it, as a pool does.
 inline Expected<std::unique_ptr<EngineInstance>> start_engine(bench::MemoryHeap& memory,
                                                               Background<RealPlatform>& background,
-                                                              Engine engine, const MapKinds& kinds,
+                                                              const EngineRow& row,
+                                                              const MapKinds& kinds,
                                                               const MapOptions& options = {}) {
-  const EngineRow& row = *find_engine(engine);
   const EngineContext<RealPlatform> context{.platform = memory.platform(),
                                             .heap = memory.heap(),
                                             .epochs = memory.epochs(),

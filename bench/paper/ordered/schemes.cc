@@ -18,7 +18,7 @@ class PhastMap final : public OrderedMap {
   }
   Status open() {
     auto started =
-        start_engine(memory_, background_, Engine::phast, {KeyKind::integer, ValueKind::word});
+        start_engine(memory_, background_, rows::phast, {KeyKind::integer, ValueKind::word});
     if (!started) return std::move(started.error());
     instance_ = std::move(*started);
     return {};

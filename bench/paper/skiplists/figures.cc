@@ -6,6 +6,7 @@
 #include <array>
 #include <vector>
 
+#include "bench/workloads/distributions.h"
 #include "bench/workloads/random.h"
 #include "perdure/pool.h"
 
@@ -14,7 +15,7 @@ namespace perdure::paper {
 std::span<const DataSet, kDataSetCount> data_sets() {
   constexpr std::uint64_t kWords = 90;  // words per document: 730 million in 8.2 million documents
   static constexpr DataSet kSets[] = {
-      {"random", [](std::uint64_t n) { return ListKey{bench::mix64(n + 1), 0}; }},
+      {"random", [](std::uint64_t n) { return ListKey{bench::mix64(n + 1), 0}; }, true},
       {"document words",
        [](std::uint64_t n) {
          const std::uint64_t place = n % kWords;  // one of 141,000 words, in ascending order
@@ -22,7 +23,7 @@ std::span<const DataSet, kDataSetCount> data_sets() {
        }},
       {"fingerprints",
        [](std::uint64_t n) { return ListKey{bench::mix64(n + 1), bench::mix64(~n)}; }},
-      {"sequential", [](std::uint64_t n) { return ListKey{0, n}; }},
+      {"sequential", [](std::uint64_t n) { return ListKey{0, n}; }, true},
   };
   return kSets;
 }
@@ -31,6 +32,7 @@ namespace {
 
 constexpr std::size_t kSizes = 3;
 constexpr std::size_t kLatencyCount = std::size(kWriteLatencies);
+constexpr std::size_t kUsual = 1;  // 600 ns, of figures 7 and 8
 
 struct Cell {
   double flushes = 0;                             // per insert, over all inserts so far
@@ -86,6 +88,7 @@ Row measure(const ListScheme& scheme, const DataSet& set, const ListOptions& opt
     flushes += thread_counters().flushes - before.flushes;
     row[size].flushes = static_cast<double>(flushes) / static_cast<double>(items);
     for (std::size_t l = 0; l < kLatencyCount; ++l) {
+      if (l != kUsual && !(set.all_latencies && size == kSizes / 2)) continue;  // no figure has it
       wait_for(place.memory, kWriteLatencies[l]);
       const auto key = [&](std::uint64_t i) { return set.key(items + i); };
       row[size].insert_ns[l] =
@@ -98,19 +101,62 @@ Row measure(const ListScheme& scheme, const DataSet& set, const ListOptions& opt
   return row;
 }
 
-// Thousands of operations a second: inserts into an empty list, then deletes of all items.
-std::array<double, 2> throughput(const ListScheme& scheme, const ListOptions& options) {
-  Place place(scheme, options.stream);
-  const DataSet& set = data_sets()[0];
+// The keys of figure 10 by number, drawn before a clock starts.
+struct Stream {
+  const char* name;
+  std::vector<ListKey> inserts;
+  std::vector<ListKey> deletes;
+  std::uint64_t distinct;
+};
+
+// As the paper says: each key is zipfian, and the deletes have the same keys in the same order. So
+// many inserts find their key there, and many deletes find that it has gone.
+Stream zipfian(std::uint64_t n) {
+  Stream stream{"zipfian keys", {}, {}, 0};
+  bench::Random random(1);
+  const bench::ScrambledZipfian numbers(n);
+  std::vector<bool> seen(n);
+  for (std::uint64_t i = 0; i < n; ++i) {
+    const std::uint64_t number = numbers.next(random);
+    stream.inserts.push_back(data_sets()[0].key(number));
+    if (!seen[number]) ++stream.distinct;
+    seen[number] = true;
+  }
+  stream.deletes = stream.inserts;
+  return stream;
+}
+
+// As YCSB loads: each key once, in random order. So are the deletes.
+Stream each_once(std::uint64_t n) {
+  Stream stream{"each key once", {}, {}, n};
+  for (std::uint64_t i = 0; i < n; ++i) {
+    stream.inserts.push_back(data_sets()[0].key(i));
+    stream.deletes.push_back(data_sets()[0].key(scatter(i, n)));
+  }
+  return stream;
+}
+
+// Thousands of operations a second: all inserts, from an empty list on, then all deletes.
+std::array<double, 2> throughput(const ListScheme& scheme, const Stream& stream) {
+  Place place(scheme, stream.distinct);
   wait_for(place.memory, 600);
-  const double insert_ns = mean_ns(
-      options.stream, [&](std::uint64_t i) { return must(place.list->insert(set.key(i), i)); });
-  place.check(options.stream);
-  const double erase_ns = mean_ns(options.stream, [&](std::uint64_t i) {
-    return must(place.list->erase(set.key(scatter(i, options.stream))));
+  const auto rate = [&](const std::vector<ListKey>& keys, auto&& operation) {
+    std::uint64_t changed = 0;
+    const double ns = mean_ns(keys.size(), [&](std::uint64_t i) {
+      changed += must(operation(keys[i], i)) ? 1 : 0;
+      return true;
+    });
+    require(changed == stream.distinct, "the number of changes is wrong");
+    return 1e6 / ns;
+  };
+  const double inserts = rate(stream.inserts, [&](const ListKey& key, std::uint64_t i) {
+    return place.list->insert(key, i);
   });
+  place.check(stream.distinct);
+  const double deletes = rate(
+      stream.deletes, [&](const ListKey& key, std::uint64_t) { return place.list->erase(key); });
   place.check(0);
-  return {1e6 / insert_ns, 1e6 / erase_ns};
+  return {inserts, deletes};
 }
 
 // The median of each time. Write-backs are the same in every run.
@@ -132,42 +178,71 @@ Row median_of(const std::vector<Row>& runs) {
 
 using Rows = std::array<std::array<Row, kListSchemeCount>, kDataSetCount>;
 
-// A row per data set and size. Each scheme has a column, followed by its reduction relative to RLS.
+std::vector<std::string> columns_of(std::vector<std::string> first) {
+  for (const ListScheme& scheme : list_schemes()) first.emplace_back(scheme.name);
+  return first;
+}
+
+// Adds a cell for each scheme: the value, and how much more or less it is than that of the first
+// scheme, RLS with one record.
+template <class F>
+void add_values(std::vector<std::string>& cells, F&& value_of) {
+  const double redo = value_of(0);
+  for (std::size_t scheme = 0; scheme < kListSchemeCount; ++scheme) {
+    const double value = value_of(scheme);
+    cells.push_back(
+        fmt::format("{:.{}f} ({:+.1f}%)", value, value < 100 ? 2 : 0, 100 * (value - redo) / redo));
+  }
+}
+
+// A row per data set and size.
 template <class F>
 void by_size(const ListOptions& options, const Rows& rows, const std::string& title, F&& figure,
              Report& report) {
-  std::vector<std::string> columns{"keys", "items"};
-  for (const ListScheme& scheme : list_schemes()) columns.emplace_back(scheme.name);
-  report.heading(title, columns);
+  report.heading(title, columns_of({"keys", "items"}));
   for (std::size_t s = 0; s < kDataSetCount; ++s) {
     for (std::size_t size = 0; size < kSizes; ++size) {
       std::vector<std::string> cells{data_sets()[s].name,
                                      fmt::format("{}", options.items >> (kSizes - 1 - size))};
-      const double redo = figure(rows[s][0][size]);
-      for (std::size_t scheme = 0; scheme < kListSchemeCount; ++scheme) {
-        const double value = figure(rows[s][scheme][size]);
-        cells.push_back(fmt::format("{:.2f} ({:+.1f}%)", value, 100 * (value - redo) / redo));
-      }
+      add_values(cells, [&](std::size_t scheme) { return figure(rows[s][scheme][size]); });
       report.row(cells);
     }
   }
 }
 
 void by_latency(const Rows& rows, std::size_t set, const char* title, bool erase, Report& report) {
-  std::vector<std::string> columns{"write latency"};
-  for (const ListScheme& scheme : list_schemes()) columns.emplace_back(scheme.name);
-  report.heading(title, columns);
+  report.heading(title, columns_of({"write latency"}));
   for (std::size_t l = 0; l < kLatencyCount; ++l) {
     std::vector<std::string> cells{fmt::format("{} ns", kWriteLatencies[l])};
-    const auto ns = [&](std::size_t scheme) {
+    add_values(cells, [&](std::size_t scheme) {
       const Cell& cell = rows[set][scheme][kSizes / 2];
       return erase ? cell.erase_ns[l] : cell.insert_ns[l];
-    };
-    for (std::size_t scheme = 0; scheme < kListSchemeCount; ++scheme) {
-      cells.push_back(
-          fmt::format("{:.0f} ({:+.1f}%)", ns(scheme), 100 * (ns(scheme) - ns(0)) / ns(0)));
-    }
+    });
     report.row(cells);
+  }
+}
+
+void list_throughput(const ListOptions& options, Report& report) {
+  const std::array<Stream, 2> streams{zipfian(options.stream), each_once(options.stream / 2)};
+  std::array<std::array<std::array<std::vector<double>, kListSchemeCount>, 2>, 2> rates;
+  for (std::uint32_t turn = 0; turn < options.runs; ++turn) {
+    for (std::size_t s = 0; s < kListSchemeCount; ++s) {
+      for (std::size_t stream = 0; stream < 2; ++stream) {
+        const auto rate = throughput(list_schemes()[s], streams[stream]);
+        for (std::size_t i = 0; i < 2; ++i) rates[stream][i][s].push_back(rate[i]);
+      }
+    }
+  }
+  report.heading("Throughput in thousand operations a second, 600 ns (figure 10)",
+                 columns_of({"keys", "operations"}));
+  for (std::size_t stream = 0; stream < 2; ++stream) {
+    for (std::size_t i = 0; i < 2; ++i) {
+      std::vector<std::string> cells{
+          fmt::format("{}, {} distinct", streams[stream].name, streams[stream].distinct),
+          fmt::format("{} {}", streams[stream].inserts.size(), i == 0 ? "inserts" : "deletes")};
+      add_values(cells, [&](std::size_t s) { return median(rates[stream][i][s]); });
+      report.row(cells);
+    }
   }
 }
 
@@ -191,10 +266,10 @@ void list_figures(const ListOptions& options, Report& report) {
       [](const Cell& cell) { return cell.flushes; }, report);
   by_size(
       options, rows, "Latency of insert in ns, write latency 600 ns (figure 7)",
-      [](const Cell& cell) { return cell.insert_ns[1]; }, report);
+      [](const Cell& cell) { return cell.insert_ns[kUsual]; }, report);
   by_size(
       options, rows, "Latency of delete in ns, write latency 600 ns (figure 8)",
-      [](const Cell& cell) { return cell.erase_ns[1]; }, report);
+      [](const Cell& cell) { return cell.erase_ns[kUsual]; }, report);
   constexpr std::size_t kSequential = kDataSetCount - 1;
   by_latency(rows, 0, "Latency of insert in ns by write latency, random keys (figure 9 a)", false,
              report);
@@ -206,27 +281,7 @@ void list_figures(const ListOptions& options, Report& report) {
   by_latency(rows, kSequential,
              "Latency of delete in ns by write latency, sequential keys (figure 9 d)", true,
              report);
-  report.heading("Throughput in thousand operations a second, 600 ns (figure 10)",
-                 {"list", "insert", "delete"});
-  std::array<std::array<std::vector<double>, 2>, kListSchemeCount> rates;
-  for (std::uint32_t turn = 0; turn < options.runs; ++turn) {
-    for (std::size_t s = 0; s < kListSchemeCount; ++s) {
-      const auto rate = throughput(list_schemes()[s], options);
-      for (std::size_t i = 0; i < 2; ++i) rates[s][i].push_back(rate[i]);
-    }
-  }
-  std::array<double, 2> redo{};
-  for (std::size_t s = 0; s < kListSchemeCount; ++s) {
-    const ListScheme& scheme = list_schemes()[s];
-    const std::array<double, 2> rate{median(rates[s][0]), median(rates[s][1])};
-    if (redo[0] == 0) redo = rate;
-    std::vector<std::string> cells{scheme.name};
-    for (std::size_t i = 0; i < 2; ++i) {
-      cells.push_back(
-          fmt::format("{:.0f} ({:+.1f}%)", rate[i], 100 * (rate[i] - redo[i]) / redo[i]));
-    }
-    report.row(cells);
-  }
+  list_throughput(options, report);
 }
 
 }  // namespace perdure::paper

@@ -14,7 +14,7 @@ namespace perdure::paper {
 struct ListOptions {
   std::uint64_t items = 1'000'000;   // in the largest list; the others have a half and a quarter
   std::uint64_t sample = 10'000;     // operations per latency
-  std::uint64_t stream = 1'000'000;  // inserts, then deletes, per throughput
+  std::uint64_t stream = 1'000'000;  // zipfian keys per throughput; half as many once each
   std::uint32_t runs = 5;            // of each list, in turns, of which the median counts
 };
 
@@ -22,7 +22,7 @@ struct ListScheme {
   const char* name;
   std::unique_ptr<List> (*make)(bench::MemoryHeap& memory);
 };
-inline constexpr std::size_t kListSchemeCount = 5;
+inline constexpr std::size_t kListSchemeCount = 7;
 std::span<const ListScheme, kListSchemeCount> list_schemes();
 
 // Distinct keys by number. The data sets of which the paper gives only the names are made up: words
@@ -31,6 +31,7 @@ std::span<const ListScheme, kListSchemeCount> list_schemes();
 struct DataSet {
   const char* name;
   ListKey (*key)(std::uint64_t n);
+  bool all_latencies = false;  // figure 9 has it
 };
 inline constexpr std::size_t kDataSetCount = 4;
 std::span<const DataSet, kDataSetCount> data_sets();

@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
     declare_count(app, "--items", options.items, "in the largest list; half and a quarter, too",
                   1'000);
     declare_count(app, "--sample", options.sample, "operations behind each latency", 100);
-    declare_count(app, "--stream", options.stream, "operations behind each throughput", 1'000);
+    declare_count(app, "--stream", options.stream, "zipfian keys behind each throughput", 1'000);
     declare_runs(app, options.runs);
   };
   return print_figures<ListOptions>(

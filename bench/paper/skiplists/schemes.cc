@@ -3,22 +3,43 @@
 #include "bench/paper/skiplists/figures.h"
 #include "bench/paper/skiplists/redo_list.h"
 #include "bench/paper/start_engine.h"
+#include "index/skiplist/skiplist.h"
 
 namespace perdure::paper {
 
 namespace {
 
+// As the baselines, which have no structure in DRAM.
+struct NoFingers : skiplist::DefaultGeometry {
+  static constexpr std::uint64_t kFingersFrom = ~std::uint64_t{0};
+};
+template <class Kind>
+using Fingerless = skiplist::Skiplist<RealPlatform, skiplist::BytesCodec, Kind, NoFingers>;
+template <class Map>
+constexpr EngineRow kRow{
+    .engine = {},
+    .name = {},
+    .version = 0,
+    .ordered = true,
+    .versioned = false,
+    .at_once = false,
+    .create = [](const EngineContext<RealPlatform>& context, const MapKinds& kinds,
+                 const MapOptions&) { return Map::create(context, kinds); },
+    .open = [](const EngineContext<RealPlatform>& context, const MapKinds& kinds,
+               std::uint64_t root) { return Map::open(context, root, kinds.value); }};
+
 // Our engines: byte strings of 16 bytes to words.
-template <Engine kEngine>
 class EngineList final : public List {
  public:
-  explicit EngineList(bench::MemoryHeap& memory) noexcept : memory_(memory) {
+  EngineList(bench::MemoryHeap& memory, bool fingers) noexcept
+      : memory_(memory), fingers_(fingers) {
     background_.set_threads(0);
   }
-  Status open() {
-    auto started = start_engine(memory_, background_, kEngine, {KeyKind::bytes, ValueKind::word});
+  Status open(const EngineRow& row) {
+    auto started = start_engine(memory_, background_, row, {KeyKind::bytes, ValueKind::word});
     if (!started) return std::move(started.error());
     instance_ = std::move(*started);
+    dram_when_empty_ = dram_bytes();
     return {};
   }
 
@@ -35,7 +56,10 @@ class EngineList final : public List {
     return instance_->index().read(bytes.key(),
                                    [&](const detail::Value& found) { value = found.word; });
   }
-  void check(Findings& report) override { instance_->index().check({.deep = true}, report); }
+  void check(Findings& report) override {
+    instance_->index().check({.deep = true}, report);
+    if (!fingers_ && dram_bytes() > dram_when_empty_) report.add("the list has fingers");
+  }
 
  private:
   struct Bytes {
@@ -47,15 +71,23 @@ class EngineList final : public List {
     std::uint64_t halves[2];
   };
 
+  std::uint64_t dram_bytes() const {
+    EngineStats stats;
+    instance_->index().stats(stats);
+    return stats.dram_bytes;
+  }
+
   bench::MemoryHeap& memory_;
+  bool fingers_;
+  std::uint64_t dram_when_empty_ = 0;
   Background<RealPlatform> background_;
   std::unique_ptr<EngineInstance> instance_;
 };
 
-template <Engine kEngine>
+template <const EngineRow& kEngine, bool kFingers>
 std::unique_ptr<List> make_engine(bench::MemoryHeap& memory) {
-  auto list = std::make_unique<EngineList<kEngine>>(memory);
-  must(list->open());
+  auto list = std::make_unique<EngineList>(memory, kFingers);
+  must(list->open(kEngine));
   return list;
 }
 template <Log kLog>
@@ -69,11 +101,14 @@ std::unique_ptr<List> make_redo(bench::MemoryHeap& memory) {
 
 std::span<const ListScheme, kListSchemeCount> list_schemes() {
   // One record comes first: its write-backs are as many as the paper's percentages imply.
-  static constexpr ListScheme kSchemes[] = {{"RLS, one record", &make_redo<Log::record>},
-                                            {"RLS, a record a word", &make_redo<Log::words>},
-                                            {"as", &make_engine<Engine::as>},
-                                            {"ascs", &make_engine<Engine::ascs>},
-                                            {"NBNFS", &make_redo<Log::none>}};
+  static constexpr ListScheme kSchemes[] = {
+      {"RLS, one record", &make_redo<Log::record>},
+      {"RLS, a record a word", &make_redo<Log::words>},
+      {"as", &make_engine<rows::as, true>},
+      {"ascs", &make_engine<rows::ascs, true>},
+      {"as, no fingers", &make_engine<kRow<Fingerless<skiplist::As>>, false>},
+      {"ascs, no fingers", &make_engine<kRow<Fingerless<skiplist::Ascs>>, false>},
+      {"NBNFS", &make_redo<Log::none>}};
   return kSchemes;
 }
 
