@@ -3,8 +3,8 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tools setup-clang setup-lint setup-compare setup-go setup-mpi setup-c \
         setup-python setup-cross setup-docs setup-ycsb build demo test check format format-check \
-        tidy asan tsan nightly bench bench-c bench-check bench-compare report report-full \
-        setup-report bench-python ycsb ycsb-run test-ycsb \
+        tidy asan tsan nightly bench bench-c bench-check bench-compare report report-page \
+        report-full setup-report bench-python ycsb ycsb-run test-ycsb \
         paper-figures papers figures guard-builds lin mutants faults fuzz coverage coherence \
         python test-python wheel ci-python seventh-engine cross docs test-docs setup-packages deb \
         dist test-packages ci clean
@@ -183,7 +183,7 @@ ycsb-run: ycsb   ## run YCSB on the engines and on redis, in turns: 8 minutes
 test-ycsb: ycsb  ## test the bindings of YCSB
 	@bench/ycsb/ycsb_test.py
 
-docs: setup-docs  ## build the documentation site in build/site
+docs: setup-docs setup-report  ## build the documentation site in build/site
 	@scripts/docs/build.sh
 
 test-docs: docs  ## check the links of the site, and open its pages in a browser
@@ -199,6 +199,9 @@ coherence: setup ## count the lines that 64 simulated threads take from each oth
 
 report: bench-compare setup-report  ## measure, and write tables and pictures: 20 minutes
 	@build/venv-report/bin/python scripts/report.py
+
+report-page: setup-report  ## make the page of the report's results, build/report/report.html
+	@build/venv-report/bin/python scripts/report.py --page
 
 report-full: bench-compare setup-report  ## the same with up to 50 million entries: hours
 	@build/venv-report/bin/python scripts/report.py --full

@@ -2,14 +2,16 @@
 """Measures perdure beside other libraries, and writes the tables and pictures.
 
   report.py            measures for twenty minutes, then writes docs/benchmarks.md, the table and
-                       the picture of the README, and the page bench/results/report.html
+                       the picture of the README, and the page build/report/report.html
   report.py --full     the same with more entries: hours; its results and its page are files of
                        their own, and no document changes
-  report.py --render   writes the documents and pages of the results that are there
+  report.py --render   writes the documents and the page of the results that are there
+  report.py --page     writes the page alone
   report.py --quick    a minute; tries the report itself and writes into build/report
 
 A report that was stopped goes on where it was, if the sources are the same. It does not start on a
-busy machine, unless --force is given. Results are in bench/results, one JSON file a report.
+busy machine, unless --force is given. Results are in bench/results, one JSON file a report. The
+page also has the papers' claims beside the tables of docs/design/evaluation.md.
 
 Exit status: 0 done; 1 a key was missing or unexpected in some run; 3 the machine is busy, or a
 program is missing.
@@ -31,6 +33,7 @@ from reporting import machine, page, plan, results, tables  # noqa: E402
 
 FILES = {"short": ROOT / "bench/results/report.json", "full": ROOT / "bench/results/full.json",
          "quick": ROOT / "build/report/quick.json"}
+PAGES = ROOT / "build/report"
 PICTURE = ROOT / "docs/pictures/rates.svg"
 
 
@@ -81,13 +84,19 @@ def put_between_markers(path, text):
     path.write_text(marked.sub(lambda m: m[1] + text + m[2], document))
 
 
-def render(name, groups, kept):
-    """Writes what belongs to the report's results."""
-    from reporting import pictures  # needs matplotlib
-    made = pictures.all_pictures(kept, groups)
-    html = FILES[name].with_suffix(".html")
+def render_page(name, groups, kept):
+    from reporting import papers, pictures  # needs matplotlib
+    evaluation = papers.Tables((ROOT / "docs/design/evaluation.md").read_text())
+    made = pictures.all_pictures(kept, groups) + pictures.of_papers(evaluation)
+    PAGES.mkdir(parents=True, exist_ok=True)
+    html = PAGES / f"{FILES[name].stem}.html"
     html.write_text(page.page(kept, groups, made))
     print(f"report: wrote {html.relative_to(ROOT)}", file=sys.stderr)
+
+
+def render_documents(name, groups, kept):
+    """Writes what stands in the documents."""
+    from reporting import pictures  # needs matplotlib
     if name == "quick":
         (FILES[name].with_suffix(".md")).write_text(tables.documents(kept, groups)
                                                     + tables.readme(kept, groups))
@@ -105,7 +114,8 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="hours, with more entries")
     parser.add_argument("--quick", action="store_true", help="a minute, to try the report")
-    parser.add_argument("--render", action="store_true", help="only write documents and pages")
+    parser.add_argument("--render", action="store_true", help="only write documents and the page")
+    parser.add_argument("--page", action="store_true", help="only write the page")
     parser.add_argument("--force", action="store_true",
                         help="measure on a busy machine too; the figures then say little")
     options = parser.parse_args()
@@ -113,7 +123,7 @@ def main():
     groups = plan.PLANS[name]()
     kept = results.Results(FILES[name])
     try:
-        if not options.render:
+        if not (options.render or options.page):
             measure(groups, kept, options.force)
     except BusyMachine as busy:
         print(f"report: {busy}", file=sys.stderr)
@@ -121,7 +131,9 @@ def main():
     if not kept.machine.get("finished"):
         print(f"report: {FILES[name].relative_to(ROOT)} has no finished report", file=sys.stderr)
         return 3
-    render(name, groups, kept)
+    render_page(name, groups, kept)
+    if not options.page:
+        render_documents(name, groups, kept)
     print(f"report: {kept.lost()} keys were missing or unexpected", file=sys.stderr)
     return 1 if kept.lost() else 0
 

@@ -30,7 +30,7 @@ PICTURED = {
     "guide": ("guide.html", "Guide", "Open a store or a pool"),
     "map": ("api/classperdure_1_1Map.html", "perdure::Map", "Inserts the key or replaces"),
     "c": ("api/c_8h.html", "c.h", "perdure_pool_open"),
-    "report": ("report.html", "perdure: figures", "Integers, one thread"),
+    "report": ("report.html", "perdure: figures", "Beside the paper: PhaST"),
     "python": ("reference/python.html", "Python reference", "compare_and_set"),
 }
 # Pages that the navigation does not name.

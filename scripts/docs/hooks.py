@@ -3,6 +3,7 @@
 - README.md is the start page. The changelog and the page for contributors are beside docs/.
 - A link to another file of the repository goes to its page in the reference of Doxygen, if it is a
   public header, or to a page below source/, which shows the file.
+- A link to the results of the report goes to the page that build.sh has made of them.
 
 So the documents have links that work in the repository, and no copy of a page is kept.
 """
@@ -21,8 +22,9 @@ MOVED = {
     "scripts/docs/pages/cpp.md": "reference/cpp.md",
     "scripts/docs/pages/python.md": "reference/python.md",
     "scripts/docs/site.css": "assets/site.css",
-    "bench/results/report.html": "report.html",
 }
+# Path of data in the repository -> the page that was made of it, and its path in the site.
+RENDERED = {"bench/results/report.json": ("build/report/report.html", "report.html")}
 LANGUAGES = {".h": "cpp", ".cc": "cpp", ".def": "cpp", ".c": "c", ".py": "python", ".sh": "bash",
              ".go": "go", ".java": "java", ".xml": "xml"}
 # A block or a span of code, or the target of a link.
@@ -49,6 +51,8 @@ def place(path):
     """Where the site has a file or a folder of the repository."""
     if path in MOVED:
         return MOVED[path]
+    if path in RENDERED:
+        return RENDERED[path][1]
     if path.startswith("docs/") and (ROOT / path).is_file():
         return path.removeprefix("docs/")
     if (ROOT / path).is_dir():
@@ -101,7 +105,7 @@ def sources(pages):
 def on_files(files, config):
     from mkdocs.structure.files import File  # this module also serves programs without mkdocs
 
-    for path, uri in MOVED.items():
+    for path, uri in [*MOVED.items(), *RENDERED.values()]:
         files.append(File.generated(config, uri, abs_src_path=str(ROOT / path)))
     for path in files_in(ROOT / API):
         uri = f"api/{path.relative_to(ROOT / API)}"

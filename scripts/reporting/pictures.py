@@ -11,14 +11,17 @@ matplotlib.rcParams.update({
     "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.3, "legend.frameon": False})
 
 import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib import ticker  # noqa: E402
 
 from bench_stats import median_interval  # noqa: E402
-from reporting import plan  # noqa: E402
+from reporting import papers, plan  # noqa: E402
 
 COLOURS = {"phast": "#0072B2", "level": "#D55E00", "clevel": "#009E73", "pskiplist": "#CC79A7",
            "as": "#E69F00", "ascs": "#56B4E9"}
 OTHERS = ("#000000", "#666666", "#999999", "#BBBBBB")
 MARKERS = dict(zip(plan.ENGINES, "osD^vP"))
+PAPER = {"marker": "*", "markerfacecolor": "white", "markeredgecolor": "black", "color": "black",
+         "linestyle": "none", "markersize": 9}  # what a paper says
 DASHES = dict(zip(plan.ENGINES, ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)))))
 
 
@@ -38,6 +41,12 @@ def below(figure, axis):
     figure.tight_layout()
     figure.legend(*axis.get_legend_handles_labels(), loc="upper center", ncols=6,
                   bbox_to_anchor=(0.5, 0))
+
+
+def in_words(low, high):
+    if high is None:
+        return f"at least {low:.2f}"
+    return f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
 
 
 def short(number):
@@ -142,10 +151,67 @@ def costs(results, group):
             axis.bar([place + 0.27 * (number - 1) for place in range(len(engines))], heights, 0.27,
                      color=("#0072B2", "#E69F00", "#DDDDDD")[number], edgecolor="black",
                      linewidth=0.5, hatch=hatches[phase], label=phase)
+        stated = [(place - 0.27, papers.COSTS[engine, field])
+                  for place, engine in enumerate(engines) if (engine, field) in papers.COSTS]
+        if stated:
+            axis.plot(*zip(*stated), label="insert, its paper", **PAPER)
         axis.set_xticks(range(len(engines)), engines, rotation=30)
         axis.set_title(f"{name} for each operation")
     below(figure, axes[0])
     return svg(figure, "Write-backs, fences and bytes stored for each insert, update and delete")
+
+
+def span(axis, low, high, place, ends, line, **marker):
+    """A line from `low` to `high`, and a marker at each of the `ends`."""
+    axis.plot((low, high), (place, place), **line)
+    axis.plot(ends, [place] * len(ends), **marker)
+
+
+def ratios(paper, tables):
+    """A row for each claim of a paper: our ratio to the baseline with its range, and beneath it the
+    paper's."""
+    mark = {"marker": MARKERS[paper.engine], "color": COLOURS[paper.engine],
+            "markeredgecolor": "black", "linestyle": "none"}
+    figure, axis = plt.subplots(figsize=(8, 0.45 * len(paper.claims) + 1))
+    axis.plot([], [], label="ours, with its range", **mark)
+    axis.plot([], [], label="the paper (with an arrow: at least)", **PAPER)
+    labels, words = [], []
+    for place, claim in enumerate(paper.claims):
+        ours = claim.ours(tables)
+        labels.append(claim.label if ours else f"{claim.label}\n(ours: not measured)")
+        words.append(f"{' '.join(labels[-1].split())}: the paper {in_words(claim.low, claim.high)}")
+        if ours:
+            ends = [ours.low, ours.high] if ours.middle is None else [ours.middle]
+            span(axis, ours.low, ours.high, place - 0.14, ends,
+                 {"color": COLOURS[paper.engine], "linewidth": 3}, **mark)
+            words[-1] += f", ours {in_words(ends[0], ends[-1])}"
+        if claim.high is None:
+            axis.annotate("", (claim.low * 1.3, place + 0.2), (claim.low, place + 0.2),
+                          arrowprops={"arrowstyle": "->"})
+        high = claim.high or claim.low
+        span(axis, claim.low, high, place + 0.2, sorted({claim.low, high}),
+             {"color": "black", "linewidth": 1}, **PAPER)
+    axis.axvline(1, color="black", linewidth=0.8)
+    axis.set_xscale("log")
+    low, high = axis.get_xlim()
+    axis.xaxis.set_major_locator(
+        ticker.LogLocator(subs=(1, 2, 5) if high > 50 * low else (1, 1.5, 2, 3, 5, 7)))
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.minorticks_off()
+    axis.set_yticks(range(len(labels)), labels)
+    axis.grid(axis="y", visible=False)
+    axis.set_ylim(len(labels) - 0.5, -0.5)
+    axis.set_xlabel(paper.baseline + "\nright of 1: ours is better")
+    below(figure, axis)
+    return svg(figure, f"{paper.title}, ratios to baselines. " + "; ".join(words))
+
+
+def of_papers(tables):
+    """[(heading, text, svg)] of the papers' claims."""
+    return [(f"Beside the paper: {paper.title}",
+             "Filled: measured here, with its range (docs/design/evaluation.md). Hollow: what the "
+             f"paper says of its own machine and sizes. docs/papers/{paper.page}.md has the "
+             "differences.", ratios(paper, tables)) for paper in papers.PAPERS]
 
 
 def all_pictures(results, groups):
@@ -199,5 +265,6 @@ def all_pictures(results, groups):
                  curves(several, [group.threads for group in several], ("load", "read", "update"),
                         rate, ("threads", "M operations/s"),
                         "Rates of load, read and update by the number of threads")))
-    made.append(("Costs", "", costs(results, named["integers_1"])))
+    made.append(("Costs", "A star: what the engine's paper says of an insert; PhaST's is without a "
+                 "split.", costs(results, named["integers_1"])))
     return made

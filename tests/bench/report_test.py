@@ -1,5 +1,5 @@
-"""The report: a stopped one goes on, its tables have medians and intervals, and each of its
-commands names engines and workloads that exist."""
+"""The report: a stopped one goes on, its tables have medians and intervals, each of its commands
+names engines and workloads that exist, and the papers' claims are those of the documents."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ import unittest
 ROOT = pathlib.Path(os.environ.get("PERDURE_SOURCE_DIR",
                                    pathlib.Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(ROOT / "scripts"))
-from reporting import page, plan, results, tables  # noqa: E402
+from reporting import page, papers, plan, results, tables  # noqa: E402
 
 MACHINE = {"processor": "P", "processors": 2, "memory_gib": 1, "kernel": "6", "compiler": "g++ 12",
            "pools_on": "tmpfs", "commit": "abc", "sources": "1", "date": "2026-01-01",
@@ -125,6 +125,69 @@ class Documents(unittest.TestCase):
         text = page.page(self.kept, self.groups, [("Costs & more", "a < b", "<svg></svg>")])
         self.assertIn('<section id="costs---more"><h2>Costs &amp; more</h2><p>a &lt; b</p>', text)
         self.assertIsNone(re.search(r'(src|href)="(?!#)', text))
+
+
+def evaluation(table, program="ordered"):
+    markers = "".join(f"<!-- {name}: begin -->\n{table if name == program else ''}"
+                      f"<!-- {name}: end -->\n"
+                      for name in ("ordered", "hash", "growing", "skiplist", "versions"))
+    return papers.Tables(markers)
+
+
+class Papers(unittest.TestCase):
+    RATES = ("### Rates\n\n| map | a | b |\n| --- | --- | --- |\n"
+             "| phast | 3.00 (2.00 to 4.00) | 8.0 |\n| X | 1.50 (1.00 to 2.00) | 0.5 |\n"
+             "### By the others\n| map | a |\n|---|---|\n| X | **1.90** (3.10) |\n")
+
+    def test_the_papers_numbers_are_those_of_their_pages(self):
+        for paper in papers.PAPERS:
+            text = (ROOT / f"docs/papers/{paper.page}.md").read_text()
+            for claim in paper.claims:
+                self.assertIn(claim.source, text)
+
+    def test_the_tables_of_the_evaluations_have_our_ratios(self):
+        tables = papers.Tables((ROOT / "docs/design/evaluation.md").read_text())
+        for paper in papers.PAPERS:
+            for claim in paper.claims:
+                ours = claim.ours(tables)  # raises if a table, a row or a number is missing
+                if ours is not None:
+                    self.assertLessEqual(ours.low, ours.high)
+                    self.assertGreater(ours.low, 0.05)
+                    self.assertLess(ours.high, 60)
+
+    def test_a_ratio_has_the_range_of_both_rates(self):
+        tables = evaluation(self.RATES)
+        self.assertEqual(papers.rates("ordered", "Rates", "phast", "X", "a")(tables),
+                         papers.Ratio(2.0, 1.0, 4.0))
+        self.assertEqual(papers.rates("ordered", "Rates", "phast", "X", "b")(tables),
+                         papers.Ratio(16.0, 16.0, 16.0))
+        self.assertEqual(
+            papers.rates("ordered", "Rates", "phast", "X", "a", "By the others")(tables),
+            papers.Ratio(1.9, 1.0, 4.0))
+
+    def test_what_has_not_been_run_is_no_error_and_what_is_missing_is(self):
+        tables = evaluation(self.RATES)
+        self.assertIsNone(papers.rates("hash", "Rates", "phast", "X", "a")(tables))
+        for heading, row in (("Gone", "X"), ("Rates", "gone")):
+            with self.assertRaises(LookupError):
+                papers.rates("ordered", heading, "phast", row, "a")(tables)
+
+    def test_percentages_become_ratios(self):
+        tables = evaluation("### Times\n| keys | items | as |\n|---|---|---|\n"
+                            "| a | 1 | 9 (-90.0%) |\n| a | 2 | 5.00 (-50.0%) |\n"
+                            "|  | 2 | 8 (-20.0%) |\n| a | 4 | 1 (+0.0%) |\n", "skiplist")
+        self.assertEqual(papers.percents("Times", "as", papers.middle_size)(tables),
+                         papers.Ratio(None, 1.25, 2.0))
+        gain = papers.percents("Times", "as", lambda rows: rows[1:2], saved=False)(tables)
+        self.assertEqual(gain, papers.Ratio(0.5, 0.5, 0.5))
+
+    def test_two_columns_of_one_name(self):
+        tables = evaluation("### R\n| at | ratio | x | ratio |\n|---|---|---|---|\n"
+                            "| 1 | 4.5 | 9 | 2.5 |\n| 2 | 1.60 to 1.74 | 9 | - |\n", "hash")
+        self.assertEqual(papers.stated("hash", "R", ("ratio", "ratio 2"), at="1")(tables),
+                         papers.Ratio(None, 2.5, 4.5))
+        self.assertEqual(papers.stated("hash", "R", ("ratio",), at="2")(tables),
+                         papers.Ratio(None, 1.6, 1.74))
 
 
 class Plan(unittest.TestCase):

@@ -206,6 +206,8 @@ class SiteTest(OfRules, unittest.TestCase):
                          .replace("LICENSE", "source/LICENSE.md")
                          .replace("CHANGELOG.md", "changelog.md")
                          .replace("(examples)", "(source/examples/index.md)"))
+        self.assertEqual(hooks.rewritten("docs/benchmarks.md", "[a](../bench/results/report.json)"),
+                         "[a](report.html)")
         self.assertEqual(hooks.rewritten("docs/design/heap.md", "[a](../../src/heap/heap.h#L1)"),
                          "[a](../source/src/heap/heap.h.md#L1)")
 
