@@ -4,15 +4,17 @@
 //                                                the last run ended
 //   mpirun -np 4 perdure-mpi bench [DIRECTORY]   writes, tag, find, history, scan, diff; snapshots
 //                                                by both merges, checked
+//
+// perdure-paper-mpi is the same program with `bench --store sqlite`: SQLiteReg, of the paper.
 #include <fmt/core.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "bench/mpi/bench.h"
 #include "perdure/mpi.h"
 
 namespace {
@@ -22,24 +24,14 @@ using perdure::Status;
 using perdure::mpi::IntegerStore;
 using perdure::mpi::Merge;
 using perdure::mpi::Partition;
+using perdure::mpi::bench::give_up;
+using perdure::mpi::bench::mixed;
+using perdure::mpi::bench::Printer;
+using perdure::mpi::bench::Settings;
+using perdure::mpi::bench::Timer;
+using perdure::mpi::bench::Times;
+using perdure::mpi::bench::wrong;
 
-struct Settings {
-  std::string directory;
-  std::uint64_t keys = 100'000;  // per rank, as in the paper
-  std::uint64_t finds = 10'000;
-  std::uint64_t bulk = 1000;
-  std::uint64_t runs = 7;
-  std::uint32_t merge_threads = 0;
-  bool by_range = false;
-};
-
-// An error of one rank is an error of all: all ranks end here together. Errors of MPI are the
-// exception.
-[[noreturn]] void give_up(const Status& status) {
-  fmt::print(stderr, "perdure-mpi: {}\n", status.message());
-  MPI_Abort(MPI_COMM_WORLD, 3);
-  std::abort();
-}
 template <class T>
 T must(Expected<T> done) {
   if (!done) give_up(done.error());
@@ -49,12 +41,6 @@ void must(const Status& status) {
   if (!status.ok()) give_up(status);
 }
 void must(const perdure::Found& found) { must(found.status()); }
-
-std::uint64_t mixed(std::uint64_t n) {
-  n = (n + 1) * 0x9E3779B97F4A7C15;
-  n = (n ^ (n >> 30)) * 0xBF58476D1CE4E5B9;
-  return n ^ (n >> 27);
-}
 
 void demo(const Settings& settings) {
   auto store = must(IntegerStore::open(MPI_COMM_WORLD, settings.directory));
@@ -73,23 +59,6 @@ void demo(const Settings& settings) {
   must(store.close());
 }
 
-class Timer {
- public:
-  Timer() {
-    MPI_Barrier(MPI_COMM_WORLD);
-    begin_ = MPI_Wtime();
-  }
-  double seconds() const { return MPI_Wtime() - begin_; }
-
- private:
-  double begin_;
-};
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 class Bench {
  public:
   explicit Bench(const Settings& settings)
@@ -98,7 +67,8 @@ class Bench {
             IntegerStore::open(MPI_COMM_WORLD, settings.directory,
                                {.partition = settings.by_range ? Partition::range : Partition::hash,
                                 .merge_threads = settings.merge_threads,
-                                .pool = {.durability = perdure::Durability::emulated}}))) {}
+                                .pool = {.durability = perdure::Durability::emulated}}))),
+        printer_(store_.rank(), store_.ranks()) {}
 
   void run() {
     const auto ranks = static_cast<std::uint64_t>(store_.ranks());
@@ -120,8 +90,7 @@ class Bench {
 
  private:
   void print(const char* what, double figure, const char* unit) const {
-    if (store_.rank() == 0)
-      fmt::print("{:2} ranks  {:32} {:10.3f} {}\n", store_.ranks(), what, figure, unit);
+    printer_.print(what, figure, unit);
   }
   // Writes what is there already. Each rank has keys of all owners.
   void writes() {
@@ -148,8 +117,7 @@ class Bench {
     const Timer one;
     for (std::uint64_t i = 0; i < settings_.finds; ++i) {
       const std::uint64_t n = mixed(i) % total_;
-      if (must(store_.get(mixed(n), version_)) != n)
-        give_up(Status::format(perdure::StatusCode::corruption, "find"));
+      if (must(store_.get(mixed(n), version_)) != n) wrong("find");
     }
     print("find, one at a time", one.seconds() / static_cast<double>(settings_.finds) * 1e6, "us");
     std::vector<IntegerStore::Query> queries;
@@ -176,71 +144,23 @@ class Bench {
     const Timer diff;
     if (auto done = store_.diff(0, version_, {}, visit); !done) give_up(done.error());
     print("diff", static_cast<double>(total_) / diff.seconds() / 1e6, "M/s");
-    if (scanned != total_ || (store_.rank() == 0 && entries != total_))
-      give_up(Status::format(perdure::StatusCode::corruption, "a scan or a diff"));
+    if (scanned != total_ || (store_.rank() == 0 && entries != total_)) wrong("a scan or a diff");
   }
-  struct Times {  // in ms; `behind`: everything after the own scan, in which the merges differ
-    std::vector<double> whole, behind, extract, transfer, merge;
-  };
-  // The two merges alternate, and other load on the machine affects both.
   void snapshots() {
-    Times optimized, naive;
-    for (std::uint64_t i = 0; i < settings_.runs; ++i) {
-      if (i % 2 == 0) snapshot(Merge::recursive_doubling, optimized);
-      snapshot(Merge::naive, naive);
-      if (i % 2 != 0) snapshot(Merge::recursive_doubling, optimized);
-    }
-    report("OptMerge", optimized);
-    report("NaiveMerge", naive);
-    compare("whole snapshots", naive.whole, optimized.whole);
-    compare("after the scan", naive.behind, optimized.behind);
-  }
-  // Above 1 OptMerge is faster.
-  void compare(const char* what, const std::vector<double>& naive,
-               const std::vector<double>& optimized) const {
-    if (store_.rank() != 0) return;
-    std::vector<double> pairs;
-    for (std::size_t i = 0; i < naive.size(); ++i) pairs.push_back(naive[i] / optimized[i]);
-    fmt::print(
-        "{:2} ranks  NaiveMerge / OptMerge, {}: of the medians {:.3f}, of the fastest {:.3f}, "
-        "median of {} pairs {:.3f}\n",
-        store_.ranks(), what, median(naive) / median(optimized),
-        fastest(naive) / fastest(optimized), pairs.size(), median(pairs));
-  }
-  void snapshot(Merge how, Times& times) {
-    const Timer timer;
-    const auto all = must(store_.extract_snapshot(version_, how));
-    times.whole.push_back(timer.seconds() * 1e3);
-    times.extract.push_back(static_cast<double>(all.times().extract_ns) / 1e6);
-    times.transfer.push_back(static_cast<double>(all.times().transfer_ns) / 1e6);
-    times.merge.push_back(static_cast<double>(all.times().merge_ns) / 1e6);
-    times.behind.push_back(times.transfer.back() + times.merge.back());
-    // The snapshot must have as many keys as were inserted, rising, each with its value. That is
-    // the oracle's state.
-    bool right = all.total() == total_ && (store_.rank() != 0 || all.size() == total_);
-    for (std::uint64_t j = 0; j < all.size(); ++j) {
-      const auto [key, value] = all[j];
-      right = right && value < total_ && key == mixed(value) && (j == 0 || all[j - 1].first < key);
-    }
-    if (!right)
-      give_up(
-          Status::format(perdure::StatusCode::corruption, "a snapshot differs from the oracle's"));
-  }
-  static double fastest(const std::vector<double>& values) {
-    return *std::min_element(values.begin(), values.end());
-  }
-  void report(const char* name, const Times& times) const {
-    if (store_.rank() != 0) return;
-    fmt::print(
-        "{:2} ranks  {:10} {:8.2f} ms (fastest {:.2f}); of rank 0, median (fastest): scan {:.2f} "
-        "({:.2f}), waits and transfers {:.2f} ({:.2f}), merges {:.2f} ({:.2f})\n",
-        store_.ranks(), name, median(times.whole), fastest(times.whole), median(times.extract),
-        fastest(times.extract), median(times.transfer), fastest(times.transfer),
-        median(times.merge), fastest(times.merge));
+    printer_.snapshots(settings_.runs, [&](Merge how, Times& times) {
+      const Timer timer;
+      const auto all = must(store_.extract_snapshot(version_, how));
+      times.add(timer.seconds(), all.times());
+      if (all.total() != total_ ||
+          (store_.rank() == 0 && !perdure::mpi::bench::is_oracle(all, total_))) {
+        wrong("a snapshot differs from the oracle's");
+      }
+    });
   }
 
   Settings settings_;
   IntegerStore store_;
+  Printer printer_;
   std::uint64_t total_ = 0;
   perdure::Version version_ = 0;
 };
@@ -257,7 +177,15 @@ void bench(Settings settings) {
     MPI_Bcast(text, sizeof(text), MPI_CHAR, 0, MPI_COMM_WORLD);
     settings.directory = text;
   }
+#ifdef PERDURE_HAVE_SQLITE
+  if (settings.store == "sqlite") {
+    perdure::mpi::bench::bench_sqlite(settings);
+  } else {
+    Bench(settings).run();
+  }
+#else
   Bench(settings).run();
+#endif
   MPI_Barrier(MPI_COMM_WORLD);
   std::error_code ignored;
   if (own && rank == 0) std::filesystem::remove_all(settings.directory, ignored);
@@ -275,6 +203,11 @@ int main(int argc, char** argv) {
   auto* bench_command = app.add_subcommand("bench", "the paper's section V.H");
   bench_command->add_option("directory", settings.directory,
                             "a new directory; default: a temporary one");
+#ifdef PERDURE_HAVE_SQLITE
+  bench_command->add_option("--store", settings.store, "sqlite: inserts, finds and snapshots of it")
+      ->check(CLI::IsMember({"perdure", "sqlite"}))
+      ->capture_default_str();
+#endif
   bench_command->add_option("--keys", settings.keys, "keys per rank");
   bench_command->add_option("--finds", settings.finds, "finds, one at a time");
   bench_command

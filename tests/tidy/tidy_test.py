@@ -108,7 +108,7 @@ LAYERS = {
     "c": {"platform"},
     "mpi": {"util", "platform"},
     "tools": CORE | {"bench"},
-    "bench": CORE | {"engine"},
+    "bench": CORE | {"engine", "mpi"},
     "testing": CORE | {"engine"},
     "examples": set(),
 }
