@@ -1,4 +1,5 @@
-// InnerIndex when its inner nodes are used up: leaves that no node lists, and where lookups begin.
+// InnerIndex when its inner nodes are used up: leaves that no node lists, and where lookups begin;
+// and without its upper levels.
 #include "index/ordered/inner.h"
 
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <set>
+#include <vector>
 
 #include "platform/real_platform.h"
 
@@ -155,6 +157,42 @@ TEST_F(InnerNodes, AHeirThatIsNotListedTakesThePlace) {
     expect_places();
     leaf = heir;
   }
+}
+
+// What Start leaves out is not there, and a search finds the same leaves.
+template <Start kStart>
+void expect_leaves_without_upper_levels() {
+  constexpr std::uint32_t kLeaves = 100;
+  constexpr std::uint64_t kWidth = 1 << 10;
+  RealPlatform platform;
+  Leaves leaves;
+  EpochDomain<RealPlatform> epochs(platform);
+  InnerIndex<RealPlatform, Leaves, 4, kStart> inner(leaves, epochs);
+  std::vector<std::uint32_t> numbers;
+  for (std::uint32_t leaf = 1; leaf <= kLeaves; ++leaf) {
+    numbers.push_back(leaf);
+    leaves[leaf].low.store((leaf - 1) * kWidth);
+    if (leaf == kLeaves) break;
+    leaves[leaf].bound.store(leaf * kWidth - 1);
+    leaves[leaf].next.store(leaf + 1);
+  }
+  ASSERT_TRUE(inner.reserve({.bits = 0, .shift = 0}, kLeaves).ok());
+  ASSERT_TRUE(inner.build(0, numbers.data(), numbers.size()).ok());
+  {
+    const EpochGuard<RealPlatform> guard(epochs);
+    for (std::uint32_t leaf = 1; leaf <= kLeaves; ++leaf) {
+      const Probe probe{.word = (leaf - 1) * kWidth};
+      EXPECT_EQ(inner.shortcut_to(probe), kStart == Start::shortcut ? leaf : kNoLeaf);
+      EXPECT_EQ(inner.search(probe), leaf);
+      EXPECT_EQ(inner.locate(probe), leaf);
+    }
+  }
+  epochs.drain_all();
+}
+TEST(InnerLevels, ASearchStartsWhereItIsTold) {
+  expect_leaves_without_upper_levels<Start::shortcut>();
+  expect_leaves_without_upper_levels<Start::index_cache>();
+  expect_leaves_without_upper_levels<Start::first_node>();
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 
 namespace perdure::ordered {
 
-template <Platform P, class Leaves, std::uint32_t Fanout>
+template <Platform P, class Leaves, std::uint32_t Fanout, Start kStart>
 class Caches : public Nodes<P, Leaves, Fanout> {
   using Base = Nodes<P, Leaves, Fanout>;
 
@@ -67,6 +67,7 @@ class Caches : public Nodes<P, Leaves, Fanout> {
 
   // Returns the node at which a search begins.
   [[gnu::always_inline]] std::uint32_t cache_start(const Part& part, const Probe& probe) const {
+    if constexpr (kStart == Start::first_node) return part.head;
     const Cache* cache = part.cache.load(std::memory_order_acquire);
     const std::uint32_t count = cache->count.load(std::memory_order_acquire);
     const auto word = [&](std::uint32_t i) {
@@ -143,6 +144,7 @@ class Caches : public Nodes<P, Leaves, Fanout> {
   [[gnu::noinline]] void begin_shortcut(std::uint32_t partition) {
     Part& part = partitions_[partition];
     part.rebuild_at = 2 * part.leaves;
+    if constexpr (kStart != Start::shortcut) return;
     std::uint64_t low = partitioning_.low(partition);
     std::uint64_t high = partitioning_.bound(partition);
     if (part.leaves > 2) {

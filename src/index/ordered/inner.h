@@ -40,9 +40,9 @@ namespace perdure::ordered {
 
 // Leaves: a table of leaves by number. Its kBytes says whether keys are byte strings. Its Desc
 // decides; low, bound, next, separators and above() of it are used.
-template <Platform P, class Leaves, std::uint32_t Fanout>
-class InnerIndex final : public Caches<P, Leaves, Fanout> {
-  using Base = Caches<P, Leaves, Fanout>;
+template <Platform P, class Leaves, std::uint32_t Fanout, Start kStart = Start::shortcut>
+class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
+  using Base = Caches<P, Leaves, Fanout, kStart>;
   using Base::above, Base::cache_start, Base::epochs_, Base::group_of, Base::kBytes, Base::kFanout,
       Base::bound_of, Base::find_node, Base::kGroup, Base::kGroups, Base::leaves_, Base::nodes_,
       Base::part_of, Base::partitions_, Base::position_of, Base::refresh_guide, Base::set_key,

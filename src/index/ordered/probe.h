@@ -19,6 +19,14 @@ namespace perdure::ordered {
 
 inline constexpr std::uint32_t kNoLeaf = 0;  // leaf number 0 is never used
 
+// Where the search for a leaf starts. Engines use all levels. The evaluation of PhaST's paper
+// leaves upper ones out.
+enum class Start : std::uint8_t {
+  shortcut,     // at the shortcut, and where that names no leaf, at the index cache
+  index_cache,  // there is no shortcut
+  first_node,   // at the partition's first inner node
+};
+
 // A byte-string bound. Immutable and reference-counted: leaves, inner nodes and index caches share
 // it.
 template <Platform P>

@@ -4,15 +4,18 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "index/ordered/probe.h"
+
 namespace perdure::phast {
 
 // How many entries a leaf holds, and how many leaves an inner node holds. Tests and the simulator
-// use small numbers. The size of a leaf is a power of two: leaves lie on line boundaries and are
-// named by number.
+// use small numbers, the evaluation of the paper several. The size of a leaf is a power of two:
+// leaves lie on line boundaries and are named by number.
 template <std::uint32_t LeafEntries, std::uint32_t InnerLeaves>
 struct Geometry {
   static constexpr std::uint32_t kLeafEntries = LeafEntries;
   static constexpr std::uint32_t kInnerLeaves = InnerLeaves;
+  static constexpr ordered::Start kStart = ordered::Start::shortcut;  // of a search
 };
 using DefaultGeometry = Geometry<60, 128>;
 using TinyGeometry = Geometry<4, 4>;

@@ -35,7 +35,7 @@ class State : public MapEngine<T, layout::Root, PhastMap<T>, detail::OrderedInde
       : Base(context, root), inner_(table_, context_.epochs) {}
 
  protected:
-  using Inner = ordered::InnerIndex<P, LeafTable<T>, G::kInnerLeaves>;
+  using Inner = ordered::InnerIndex<P, LeafTable<T>, G::kInnerLeaves, G::kStart>;
   using Base::context_, Base::root_;
   static constexpr std::uint64_t kSlots = Desc::kSlots;
   static constexpr std::uint64_t kOrderNumber = (1ULL << 26) - 1;  // of a descriptor's order word
