@@ -2,13 +2,9 @@
 // programs of RECIPE, which the paper follows, a write of YCSB is the insert of a new key.
 #include <fmt/core.h>
 
-#include <atomic>
-#include <chrono>
-#include <mutex>
-#include <thread>
+#include <memory>
 #include <vector>
 
-#include "bench/harness/histogram.h"
 #include "bench/paper/growing/figures.h"
 #include "bench/paper/growing/measure.h"
 #include "bench/workloads/distributions.h"
@@ -16,35 +12,13 @@
 namespace perdure::paper {
 namespace {
 
-using bench::Histogram;
-
-Histogram latencies(const GrowingScheme& scheme, std::uint64_t items, std::uint32_t threads) {
-  using Clock = std::chrono::steady_clock;
+bench::Histogram insert_latencies_of(const GrowingScheme& scheme, std::uint64_t items,
+                                     std::uint32_t threads) {
   bench::MemoryHeap memory;
   open_for(memory, items);
   const std::unique_ptr<GrowingTable> table = scheme.make(memory);
-  std::mutex latch;
-  std::atomic<bool> fresh = true;
-  Histogram all;
-  std::vector<std::jthread> workers;
-  for (std::uint64_t t = 0; t < threads; ++t) {
-    workers.emplace_back([&, t] {
-      Histogram own;
-      bool right = true;
-      for (std::uint64_t i = items * t / threads; i < items * (t + 1) / threads; ++i) {
-        const auto before = Clock::now();
-        right &= must(table->insert(key_of(i), i + 1));
-        const auto after = Clock::now();
-        own.record(static_cast<std::uint64_t>((after - before).count()));
-      }
-      if (!right) fresh = false;
-      const std::lock_guard guard(latch);
-      all.merge(own);
-    });
-  }
-  workers.clear();  // joins them
-  require(fresh, "a key was present before its insert");
-  return all;
+  return latencies(items, threads,
+                   [&](std::uint64_t i) { return must(table->insert(key_of(i), i + 1)); });
 }
 
 std::vector<Figure> run(const GrowingScheme& scheme, std::uint64_t items, std::uint32_t threads) {
@@ -82,7 +56,7 @@ void latencies_of(const GrowingOptions& options, std::uint32_t threads, Report& 
                   .schemes = names_of(growing_schemes()),
                   .quantiles = {0.5, 0.9, 0.99, 0.999, 1}};
   found.take(options.runs, [&](std::size_t s) {
-    return latencies(growing_schemes()[s], options.items, threads);
+    return insert_latencies_of(growing_schemes()[s], options.items, threads);
   });
   found.print(fmt::format("Latency in ns that this part of the inserts does not exceed, {} "
                           "(figure 9)",
