@@ -14,12 +14,17 @@
 namespace perdure::paper {
 namespace {
 
+// With as many partitions as in the paper, a partition of two million entries has 4 inner nodes,
+// too few to search for. With 4 partitions each has more than a hundred, as in the paper.
+constexpr PhastOptions kFewPartitions{.partition_bits = 2};
+
 // Inserts and searches as in figure 7. `phase` measures n operations.
 template <class Phase>
-std::vector<Figure> run(const EngineRow& row, std::uint64_t items, Phase phase) {
+std::vector<Figure> run(const EngineRow& row, std::uint64_t items, Phase phase,
+                        const PhastOptions& options = {}) {
   bench::MemoryHeap memory;
   open_for(memory, 2 * items);
-  const std::unique_ptr<PhastMap> map = PhastMap::make(memory, row);
+  const std::unique_ptr<PhastMap> map = PhastMap::make(memory, row, options);
   const auto insert = [&](std::uint64_t n) {
     const Word key = uniform_key(n);
     return must(map->insert(key, value_of(key, 0)));
@@ -40,13 +45,14 @@ std::vector<Figure> run(const EngineRow& row, std::uint64_t items, Phase phase) 
 }
 
 Turns turns_of(const OrderedOptions& options, std::string kind, std::span<const Variant> variants,
-               std::uint32_t threads) {
+               std::uint32_t threads, const PhastOptions& partitions = {}) {
   Turns turns{
       .kind = std::move(kind), .schemes = names_of(variants), .phases = {"insert", "search"}};
   turns.take(options.runs, [&](std::size_t v) {
-    return run(variants[v].row, options.items, [&](std::uint64_t n, auto&& operation) {
+    const auto phase = [&](std::uint64_t n, auto&& operation) {
       return threads == 1 ? measure(n, operation) : measure(n, threads, operation);
-    });
+    };
+    return run(variants[v].row, options.items, phase, partitions);
   });
   return turns;
 }
@@ -54,16 +60,30 @@ Turns turns_of(const OrderedOptions& options, std::string kind, std::span<const 
 }  // namespace
 
 void levels_above(const OrderedOptions& options, Report& report) {
-  const Turns turns = turns_of(options, "`phast`", variants_by_start(), 1);
+  Turns turns{.kind = "`phast`",
+              .schemes = names_of(variants_by_start()),
+              .phases = {"insert", "search", "insert, 4 partitions", "search, 4 partitions"}};
+  turns.take(options.runs, [&](std::size_t v) {
+    std::vector<Figure> figures;
+    for (const PhastOptions& partitions : {PhastOptions{}, kFewPartitions}) {
+      const auto phase = [](std::uint64_t n, auto&& operation) { return measure(n, operation); };
+      const std::vector<Figure> some =
+          run(variants_by_start()[v].row, options.items, phase, partitions);
+      figures.insert(figures.end(), some.begin(), some.end());
+    }
+    return figures;
+  });
   turns.print_rates("Million operations a second without levels, one thread (figure 8 b)", report);
   turns.print_ratios("All levels by fewer", report);
 }
 
 void inner_node_sizes(const OrderedOptions& options, Report& report) {
   constexpr std::uint32_t kThreads = 2;
-  const Turns turns = turns_of(options, "leaves", variants_by_inner_leaves(), kThreads);
+  const Turns turns =
+      turns_of(options, "leaves", variants_by_inner_leaves(), kThreads, kFewPartitions);
   turns.print_rates(
-      fmt::format("Million operations a second by leaves of an inner node, {} (figure 13)",
+      fmt::format("Million operations a second by leaves of an inner node, 4 partitions, {} "
+                  "(figure 13)",
                   of_threads(kThreads)),
       report);
 }

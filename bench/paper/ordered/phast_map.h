@@ -21,15 +21,17 @@ class PhastMap final : public OrderedMap {
     background_.set_threads(0);
   }
   // `row`: the engine, or one with other sizes of nodes.
-  Status open(const EngineRow& row) {
-    auto started = start_engine(memory_, background_, row, {KeyKind::integer, ValueKind::word});
+  Status open(const EngineRow& row, const PhastOptions& options) {
+    auto started = start_engine(memory_, background_, row, {KeyKind::integer, ValueKind::word},
+                                {.phast = options});
     if (!started) return std::move(started.error());
     instance_ = std::move(*started);
     return {};
   }
-  static std::unique_ptr<PhastMap> make(bench::MemoryHeap& memory, const EngineRow& row) {
+  static std::unique_ptr<PhastMap> make(bench::MemoryHeap& memory, const EngineRow& row,
+                                        const PhastOptions& options = {}) {
     auto map = std::make_unique<PhastMap>(memory);
-    must(map->open(row));
+    must(map->open(row, options));
     return map;
   }
 
