@@ -1,5 +1,5 @@
-// The tables that level hashing is compared with: their results, their largest load, and the costs
-// of their mutations.
+// The tables that level hashing is compared with, and itself as printed: their results, their
+// largest load, and the costs of their mutations.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -11,6 +11,7 @@
 #include "bench/paper/bch.h"
 #include "bench/paper/path.h"
 #include "bench/paper/pfht.h"
+#include "bench/paper/two_level.h"
 #include "perdure/pool.h"
 
 namespace perdure::paper {
@@ -31,6 +32,7 @@ constexpr Kind kKinds[] = {
     {"Pfht4", &Pfht<RealPlatform, 4>::make, 2, 0.90},
     {"Pfht8", &Pfht<RealPlatform, 8>::make, 3, 0.90},
     {"Path", &Path<RealPlatform>::make, 1, 0.90},
+    {"Level4", &TwoLevel<RealPlatform, 4>::make, 2, 0.90},
 };
 
 class PaperTables : public ::testing::TestWithParam<Kind> {
