@@ -52,6 +52,7 @@ class EngineTable : public Table {
   }
   Status serve(std::unique_ptr<EngineInstance> instance);
   EngineInstance& instance() noexcept { return *instance_; }
+  detail::Index& index() noexcept { return *index_; }
 
  private:
   bench::MemoryHeap& memory_;

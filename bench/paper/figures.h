@@ -1,4 +1,4 @@
-// The measurements of level hashing's evaluation (paper, section 5.2), and their tables.
+// The measurements of level hashing's evaluation (paper, sections 3 and 5.2), and their tables.
 #pragma once
 
 #include <ctime>
@@ -21,7 +21,9 @@ struct Options {
   // approximate slots of each table; the paper's tables have 100 million
   std::uint32_t log_slots = 22;
   std::uint64_t sample = 50'000;  // operations per latency
-  std::uint32_t runs = 3;         // runs per time of a resize
+  std::uint32_t runs = 3;         // runs per time of a resize, of mixes and of threads
+  // Empty: 2, and of 4, 8 and 16 as many as there are processors.
+  std::vector<std::uint32_t> threads = {};
 };
 
 // The cost of a write-back.
@@ -45,8 +47,13 @@ struct Scheme {
   const char* name;
   Expected<std::unique_ptr<Table>> (*make)(bench::MemoryHeap& memory, std::uint32_t log_slots);
 };
-inline constexpr std::size_t kSchemeCount = 5;
-std::span<const Scheme, kSchemeCount> schemes();  // level first, clevel second
+// level, clevel, the baselines, level as printed, and the same with every update logged.
+inline constexpr std::size_t kSchemeCount = 7;
+inline constexpr std::size_t kBaselines = 2;
+inline constexpr std::size_t kPrinted = 5;
+inline constexpr std::size_t kLogged = 6;
+std::span<const Scheme, kSchemeCount> schemes();
+inline auto baselines() { return schemes().subspan(kBaselines, kPrinted - kBaselines); }
 
 // Throws if a step fails.
 inline void must(const Status& status) {
@@ -104,7 +111,12 @@ struct Report {
 };
 
 void max_load_factors(const Options& options, Report& report);  // figure 10
+void decisions(const Options& options, Report& report);         // figures 2 and 4
+void searches(const Options& options, Report& report);          // figure 5
+void log_free_updates(const Options& options, Report& report);  // figure 8 b
 void latencies(const Options& options, Report& report);         // figures 11 to 14, and write-backs
 void resizes(const Options& options, Report& report);           // figure 15
+void mixes(const Options& options, Report& report);             // figure 16
+void concurrent(const Options& options, Report& report);        // figure 17
 
 }  // namespace perdure::paper

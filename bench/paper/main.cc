@@ -1,5 +1,5 @@
-// perdure-paper-hash: the evaluation of level hashing's paper (section 5.2, figures 10 to 15) with
-// our engines and its baselines, in one run, as Markdown.
+// perdure-paper-hash: the figures of level hashing's paper (sections 3 and 5.2) with our engines,
+// its baselines and the table as it prints it, in one run, as Markdown.
 #include "bench/paper/figures.h"
 #include "bench/paper/program.h"
 
@@ -10,11 +10,21 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(14, 28))
         ->capture_default_str();
     declare_count(app, "--sample", options.sample, "operations behind each latency", 100);
-    app.add_option("--runs", options.runs, "resizes behind each time, of which the median counts")
-        ->check(CLI::Range(1, 100))
-        ->capture_default_str();
+    declare_runs(app, options.runs);
+    app.add_option("--threads", options.threads,
+                   "of figure 17; 2, and as many as there are processors, if not given")
+        ->delimiter(',')
+        ->check(CLI::Range(1, 64));
   };
   return print_figures<Options>("perdure-paper-hash",
-                                "Figures 10 to 15 of the level hashing paper, measured here.", argc,
-                                argv, declare, {&max_load_factors, &latencies, &resizes});
+                                "Figures of the level hashing paper, measured here.", argc, argv,
+                                declare,
+                                {{&max_load_factors, {"10"}},
+                                 {&decisions, {"2", "4"}},
+                                 {&searches, {"5"}},
+                                 {&log_free_updates, {"8b"}},
+                                 {&latencies, {"11", "12", "13", "14"}},
+                                 {&resizes, {"15"}},
+                                 {&mixes, {"16"}},
+                                 {&concurrent, {"17"}}});
 }

@@ -9,41 +9,48 @@
 #include <exception>
 #include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/paper/figures.h"
 
 namespace perdure::paper {
 
-// A group of figures, under the paper's name for them: "7". Without a name it cannot be chosen.
+// Figures that are measured together, with their numbers in the paper.
 template <class Options>
 struct Group {
-  std::string name;
-  void (*measure)(const Options&, Report&);
+  using Measure = void (*)(const Options&, Report&);
+  Group(Measure what, std::vector<std::string> numbers = {})
+      : measure(what), figures(std::move(numbers)) {}
+  Measure measure;
+  std::vector<std::string> figures;
 };
 
-// Parses the command line, and prints each group of figures when it is measured. Returns the exit
-// status: 3 if a step failed.
+// Parses the command line, and prints each group of figures when it is measured. If the groups have
+// numbers, --only selects some of them. Returns the exit status: 3 if a step failed.
 template <class Options>
-int print_groups(const char* name, const char* what, int argc, char** argv,
-                 void (*declare)(CLI::App&, Options&), const std::vector<Group<Options>>& groups) {
+int print_figures(const char* name, const char* what, int argc, char** argv,
+                  void (*declare)(CLI::App&, Options&),
+                  std::initializer_list<Group<Options>> groups) {
   try {
     Options options;
     CLI::App app(what, name);
     declare(app, options);
-    std::vector<std::string> names;
-    for (const Group<Options>& group : groups) {
-      if (!group.name.empty()) names.push_back(group.name);
+    std::vector<std::string> known;
+    for (const auto& group : groups) {
+      known.insert(known.end(), group.figures.begin(), group.figures.end());
     }
     std::vector<std::string> only;
-    if (!names.empty()) {
-      app.add_option("--only", only, "these figures, not all")
+    if (!known.empty()) {
+      app.add_option("--only", only, "figures of the paper, with those that are measured beside")
           ->delimiter(',')
-          ->check(CLI::IsMember(names));
+          ->check(CLI::IsMember(known));
     }
     CLI11_PARSE(app, argc, argv);
-    for (const Group<Options>& group : groups) {
-      if (!only.empty() && std::ranges::find(only, group.name) == only.end()) continue;
+    for (const auto& group : groups) {
+      const bool chosen = std::ranges::any_of(
+          group.figures, [&](const auto& figure) { return std::ranges::count(only, figure) != 0; });
+      if (!only.empty() && !chosen) continue;
       Report report;
       group.measure(options, report);
       fmt::print("{}", report.text);
@@ -54,15 +61,6 @@ int print_groups(const char* name, const char* what, int argc, char** argv,
     std::fprintf(stderr, "%s: %s\n", name, error.what());
     return 3;
   }
-}
-
-template <class Options>
-int print_figures(const char* name, const char* what, int argc, char** argv,
-                  void (*declare)(CLI::App&, Options&),
-                  std::initializer_list<void (*)(const Options&, Report&)> figures) {
-  std::vector<Group<Options>> groups;
-  for (const auto figure : figures) groups.push_back({"", figure});
-  return print_groups<Options>(name, what, argc, argv, declare, groups);
 }
 
 inline void declare_count(CLI::App& app, const char* name, std::uint64_t& count, const char* what,

@@ -202,8 +202,8 @@ void print_others(const Options& options, Report& report) {
   report.heading("Full rehash of the others by copies, in ms (figure 15)",
                  {"write-back", "table", "expansion at 0.85", "shrink at 0.30"});
   for (const Medium& medium : kResizeMedia) {
-    for (const Scheme& scheme : schemes().subspan(2)) {
-      report.row({scheme.name == schemes()[2].name ? medium.name : "", scheme.name,
+    for (const Scheme& scheme : baselines()) {
+      report.row({&scheme == baselines().data() ? medium.name : "", scheme.name,
                   fmt::format("{:.1f}", run_other(scheme, options, medium, false)),
                   fmt::format("{:.1f}", run_other(scheme, options, medium, true))});
     }

@@ -8,6 +8,7 @@
 #include "bench/paper/figures.h"
 #include "bench/paper/path.h"
 #include "bench/paper/pfht.h"
+#include "bench/paper/two_level.h"
 #include "bench/workloads/random.h"
 
 namespace perdure::paper {
@@ -43,15 +44,36 @@ Made clevel(bench::MemoryHeap& memory, std::uint32_t log_slots) {
   return ClevelTable::make(memory, 1ULL << (log_slots - 1));
 }
 
+// A table of three quarters of 2^log_slots slots.
+template <std::uint32_t kSlots, bool kOpportunistic = true>
+Made printed(bench::MemoryHeap& memory, std::uint32_t log_slots) {
+  auto made = TwoLevel<RealPlatform, kSlots>::make_with(memory.platform(), memory.heap(),
+                                                        log_slots - 1 - log2_of(kSlots),
+                                                        {.opportunistic = kOpportunistic});
+  if (!made) return fail(std::move(made.error()));
+  return std::move(*made);
+}
+
 constexpr Scheme kSchemes[kSchemeCount] = {{"level", &level<2>},
                                            {"clevel", &clevel},
                                            {"BCH", &bch<4>},
                                            {"PFHT", &pfht<4>},
-                                           {"path", &path}};
-constexpr Scheme kVariants[] = {
-    {"level-3", &level<1>}, {"level-6", &level<2>}, {"clevel-8", &clevel}, {"BCH-2", &bch<2>},
-    {"BCH-4", &bch<4>},     {"BCH-8", &bch<8>},     {"PFHT-2", &pfht<2>},  {"PFHT-4", &pfht<4>},
-    {"PFHT-8", &pfht<8>},   {"path-1", &path}};
+                                           {"path", &path},
+                                           {"level as printed", &printed<4>},
+                                           {"level w/o Opp", &printed<4, false>}};
+constexpr Scheme kVariants[] = {{"level-3", &level<1>},
+                                {"level-6", &level<2>},
+                                {"clevel-8", &clevel},
+                                {"BCH-2", &bch<2>},
+                                {"BCH-4", &bch<4>},
+                                {"BCH-8", &bch<8>},
+                                {"PFHT-2", &pfht<2>},
+                                {"PFHT-4", &pfht<4>},
+                                {"PFHT-8", &pfht<8>},
+                                {"path-1", &path},
+                                {"level as printed-2", &printed<2>},
+                                {"level as printed-4", &printed<4>},
+                                {"level as printed-8", &printed<8>}};
 
 // Inserts until an insertion fails, or until one of our tables grows.
 double max_load(Table& table) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "bench/paper/growing/figures.h"
 #include "bench/paper/parallel.h"
@@ -16,6 +18,13 @@ inline void open_for(bench::MemoryHeap& memory, std::uint64_t items) {
   constexpr std::uint64_t kBytesPerItem = 400;
   must(memory.open(64_KiB, items * kBytesPerItem / 64_KiB + 4096));
   memory.platform().configure(FlushMode::cache_line, best_flush_instruction(), 0);
+}
+
+// Inserts, finds, finds what is missing, updates and deletes `items`; returns the figure of each.
+std::vector<Figure> operation_phases(const GrowingScheme& scheme, std::uint64_t items,
+                                     std::uint32_t threads);
+inline std::vector<std::string> names_of_phases() {
+  return {"insert", "find", "find missing", "update", "delete"};
 }
 
 }  // namespace perdure::paper

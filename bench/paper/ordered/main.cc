@@ -13,21 +13,21 @@ int main(int argc, char** argv) {
         ->check(CLI::ExistingDirectory)
         ->capture_default_str();
   };
-  return print_groups<OrderedOptions>("perdure-paper-ordered",
-                                      "Figures 7 to 15 of the PhaST paper, measured here.", argc,
-                                      argv, declare,
-                                      {{"7", &operations},
-                                       {"8a", &insert_parts},
-                                       {"8b", &levels_above},
-                                       {"9", &ycsb_workloads},
-                                       {"10", &tail_latencies},
-                                       {"11", &operations_by_threads},
-                                       {"12", &ycsb_by_threads},
-                                       {"13", &inner_node_sizes},
-                                       {"14", &leaf_sizes},
-                                       {"15a", &one_partition},
-                                       {"15b", &large_data_set},
-                                       {"15c", &values_of_any_size},
-                                       {"15d", &recovery_by_threads},
-                                       {"table3", &dram_bytes}});
+  return print_figures<OrderedOptions>("perdure-paper-ordered",
+                                       "Figures 7 to 15 of the PhaST paper, measured here.", argc,
+                                       argv, declare,
+                                       {{&operations, {"7"}},
+                                        {&insert_parts, {"8a"}},
+                                        {&levels_above, {"8b"}},
+                                        {&ycsb_workloads, {"9"}},
+                                        {&tail_latencies, {"10"}},
+                                        {&operations_by_threads, {"11"}},
+                                        {&ycsb_by_threads, {"12"}},
+                                        {&inner_node_sizes, {"13"}},
+                                        {&leaf_sizes, {"14"}},
+                                        {&one_partition, {"15a"}},
+                                        {&large_data_set, {"15b"}},
+                                        {&values_of_any_size, {"15c"}},
+                                        {&recovery_by_threads, {"15d"}},
+                                        {&dram_bytes, {"table3"}}});
 }

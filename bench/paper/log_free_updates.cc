@@ -1,0 +1,145 @@
+// Figure 8 b: the share of updates that need no log, by load factor and slots of a bucket.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "bench/paper/engine_table.h"
+#include "bench/paper/timed.h"
+#include "bench/paper/two_level.h"
+#include "bench/workloads/random.h"
+#include "index/engine_table.h"
+
+namespace perdure::paper {
+namespace {
+
+constexpr double kLoads[] = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9};
+
+// `level` with keys of 16 bytes and values of 15, the paper's. Its buckets have four slots in two
+// lines, and an update needs no log if its line has an empty slot.
+class ArrayTable final : public EngineTable {
+ public:
+  static Expected<std::unique_ptr<ArrayTable>> make(bench::MemoryHeap& memory,
+                                                    std::uint32_t log_buckets) {
+    auto table = std::make_unique<ArrayTable>(memory, Resizer::thread);
+    const EngineRow& row = *find_engine(perdure::Engine::level);
+    const MapKinds kinds{KeyKind::array, ValueKind::array, 16, 15};
+    auto root = row.create(table->context(), kinds,
+                           {.level = {.buckets = 1ULL << log_buckets, .auto_shrink = false}});
+    if (!root) return fail(std::move(root.error()));
+    auto instance = row.open(table->context(), kinds, *root);
+    if (!instance) return fail(std::move(instance.error()));
+    if (Status s = table->serve(std::move(*instance)); !s.ok()) return fail(std::move(s));
+    return table;
+  }
+  using EngineTable::EngineTable;
+
+  Expected<bool> insert(std::uint64_t key, std::uint64_t value) override {
+    return index().insert(Pair(key).key(), Pair(value).value());
+  }
+  Expected<bool> update(std::uint64_t key, std::uint64_t value) override {
+    return index().update(Pair(key).key(), Pair(value).value());
+  }
+  Expected<bool> find(std::uint64_t key, std::uint64_t& value) override {
+    return index().read(Pair(key).key(), [&](const detail::Value& found) {
+      std::memcpy(&value, found.bytes.data(), sizeof(value));
+    });
+  }
+
+ private:
+  // A number as 16 bytes, of which both words differ from those of other numbers.
+  class Pair {
+   public:
+    explicit Pair(std::uint64_t number) noexcept : words_{number, ~number} {}
+    detail::Key key() const noexcept { return {.bytes = first(16)}; }
+    detail::Value value() const noexcept { return {.bytes = first(15)}; }
+
+   private:
+    std::string_view first(std::size_t bytes) const noexcept {
+      return {reinterpret_cast<const char*>(words_), bytes};
+    }
+    std::uint64_t words_[2];
+  };
+};
+
+template <std::uint32_t kSlots>
+std::vector<double> printed(const Options& options) {
+  Ground ground(options);
+  use(ground.memory, kMedia[0]);
+  constexpr auto kLogSlots = static_cast<std::uint32_t>(__builtin_ctz(kSlots));
+  const auto table = must(TwoLevel<RealPlatform, kSlots>::make_with(
+      ground.memory.platform(), ground.memory.heap(), options.log_slots - kLogSlots - 1, {}));
+  std::vector<double> shares;
+  for (const double load : kLoads) {
+    const auto items = static_cast<std::uint64_t>(load * static_cast<double>(table->slots()));
+    for (std::uint64_t n = table->items(); n < items; ++n) {
+      auto inserted = table->insert(bench::mix64(n), n);
+      if (!inserted) {  // few slots: full before this load
+        require(inserted.error() == StatusCode::pool_full, "an insertion failed");
+        return shares;
+      }
+      require(*inserted, "a key was there before");
+    }
+    shares.push_back(static_cast<double>(table->log_free_items()) /
+                     static_cast<double>(table->items()));
+  }
+  must_be_sound(*table);
+  return shares;
+}
+
+// An update has one write-back without the log, and three with it.
+std::vector<double> ours(const Options& options) {
+  Ground ground(options);
+  const auto table = must(ArrayTable::make(ground.memory, options.log_slots - 3));
+  std::vector<double> shares;
+  std::uint64_t count = 0;
+  std::uint64_t salt = 0;
+  const std::uint64_t slots = table->slots();
+  for (const double load : kLoads) {
+    use(ground.memory, kMedia[0]);
+    const auto items = static_cast<std::uint64_t>(load * static_cast<double>(slots));
+    for (; count < items; ++count) {
+      require(must(table->insert(bench::mix64(count), count)), "a key was there before");
+    }
+    table->settle();
+    if (table->grew_at() != 0) return shares;
+    std::vector<std::uint64_t> keys;
+    for (std::uint64_t i = 0; i < std::min(options.sample, count) / 5 * 5; ++i) {  // five blocks
+      keys.push_back(bench::mix64(scatter(i, count)));
+    }
+    ++salt;
+    ground.memory.platform().configure(FlushMode::cache_line, best_flush_instruction(), 0);
+    const double flushes = timed(keys, [&](std::uint64_t key) {
+                             return must(table->update(key, key + salt));
+                           }).flushes;
+    shares.push_back((3 - flushes) / 2);
+    for (const std::uint64_t key : keys) {
+      std::uint64_t value = 0;
+      require(must(table->find(key, value)) && value == key + salt, "an update is lost");
+    }
+  }
+  must_be_sound(*table);
+  return shares;
+}
+
+}  // namespace
+
+void log_free_updates(const Options& options, Report& report) {
+  std::vector<std::string> columns = {"table"};
+  for (const double load : kLoads) columns.push_back(fmt::format("{:.1f}", load));
+  report.heading("Share of updates without the log, by load factor (figure 8 b)", columns);
+  const auto row = [&](const char* name, const std::vector<double>& shares) {
+    std::vector<std::string> cells = {name};
+    for (const double share : shares) cells.push_back(fmt::format("{:.3f}", share));
+    cells.resize(columns.size(), "-");
+    report.row(cells);
+  };
+  row("level as printed, 2 slots", printed<2>(options));
+  row("level as printed, 4 slots", printed<4>(options));
+  row("level as printed, 8 slots", printed<8>(options));
+  row("level as printed, 16 slots", printed<16>(options));
+  row("level, arrays, 4 slots", ours(options));
+}
+
+}  // namespace perdure::paper
