@@ -2,10 +2,12 @@
 // make them grow.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "bench/harness/memory_heap.h"
@@ -78,6 +80,26 @@ TYPED_TEST(PaperGrowing, ReturnsWhatAMapDoes) {
     Word found = 0;
     ASSERT_TRUE(this->table_.find(key, found));
     ASSERT_EQ(found, value);
+  }
+}
+
+// The largest load factor of a table that is no longer small is the one that clevel hashing's paper
+// states beside figure 6: up to 0.45 for CCEH, up to 0.84 for P-CLHT. cmap has no slots.
+TYPED_TEST(PaperGrowing, IsAsFullAsThePaperSays) {
+  double most = 0;
+  Word slots = 0;
+  for (Word i = 0; i < 100'000; ++i) {
+    ASSERT_TRUE(must(this->table_.insert(mix(i) | 1, i)));
+    if (i < 20'000 || i % 64 != 0) continue;
+    slots = this->table_.slots();
+    most = std::max(most, static_cast<double>(i) / static_cast<double>(slots));
+  }
+  if (std::is_same_v<TypeParam, Cmap<RealPlatform>>) {
+    EXPECT_EQ(slots, 0U);
+  } else if (std::is_same_v<TypeParam, Pclht<RealPlatform>>) {
+    EXPECT_NEAR(most, 0.84, 0.02);
+  } else {
+    EXPECT_NEAR(most, 0.45, 0.05);
   }
 }
 

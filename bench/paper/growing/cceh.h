@@ -107,6 +107,15 @@ class Cceh final : public InHeap<P, GrowingTable> {
       if (current) return found;
     }
   }
+  Word slots() override {
+    Directory& directory = *directory_.load(std::memory_order_acquire);
+    Word count = 0;  // of segments; those that name one are neighbours
+    for (Word i = 0, last = 0; i < Word{1} << directory.depth; ++i) {
+      if (directory.segment(i) != last) ++count;
+      last = directory.segment(i);
+    }
+    return count * kSlots;
+  }
 
  private:
   static Entry& probed(Segment& segment, Word hash, std::uint32_t i) noexcept {

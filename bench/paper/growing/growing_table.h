@@ -22,6 +22,8 @@ class GrowingTable {
   virtual Expected<bool> update(Word key, Word value) = 0;
   virtual Expected<bool> erase(Word key) = 0;
   virtual bool find(Word key, Word& value) = 0;
+  // No other call is in progress. 0: the table allocates each item, and is always full.
+  virtual Word slots() { return 0; }
 };
 
 inline Word hash_of(Word key) noexcept {

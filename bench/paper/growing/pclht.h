@@ -5,9 +5,10 @@
 // FIND    takes no lock: a value counts if its key is the same before and after it is read.
 // INSERT  under the lock of the first bucket: the value, then the key, both written back with a
 //   fence of their own: 2F 2S. A chain that is full gets a bucket, written back before its link.
-// GROW    When the buckets of chains are a fiftieth of the table, a thread makes a table twice as
-//   large. It and all threads that meet a locked bucket copy ranges of buckets; then one store
-//   exchanges the tables. A bucket that was copied stays locked.
+// GROW    When the chains have as many buckets as the table, a thread makes a table four times as
+//   large. That is about 5 keys a bucket, from which the authors' code computes the same factor. It
+//   and all threads that meet a locked bucket copy ranges of buckets; then one store exchanges the
+//   tables. A bucket that was copied stays locked.
 // DEVIATIONS  update, which the authors' code lacks, stores the value in place, 1F 1S. The old
 //   table is left to the heap, because finds may be in it; the authors' code keeps it for its
 //   collector. The lock is in the heap, as in their code, and no restart is made.
@@ -28,6 +29,7 @@ template <Platform P>
 class Pclht final : public InHeap<P, GrowingTable> {
   static constexpr std::uint32_t kSlots = 3;
   static constexpr std::uint64_t kRange = 1024;  // buckets that a thread copies at once
+  static constexpr std::uint64_t kGrowth = 4;
   enum Lock : Word { kFree, kTaken, kCopied };
   struct alignas(kLine) Bucket {
     Word lock;
@@ -65,7 +67,7 @@ class Pclht final : public InHeap<P, GrowingTable> {
       if (!lock(*table, first)) continue;
       const auto inserted = insert_locked(*table, first, key, value);
       unlock(first);
-      if (table->chained.load(std::memory_order_relaxed) > table->count / 50) {
+      if (table->chained.load(std::memory_order_relaxed) >= table->count) {
         if (Status s = grow(*table); !s.ok()) return fail(std::move(s));
       }
       return inserted;
@@ -94,6 +96,10 @@ class Pclht final : public InHeap<P, GrowingTable> {
       }
     }
     return false;
+  }
+  Word slots() override {
+    const Table& table = *table_.load(std::memory_order_acquire);
+    return (table.count + table.chained.load(std::memory_order_relaxed)) * kSlots;
   }
 
  private:
@@ -174,12 +180,12 @@ class Pclht final : public InHeap<P, GrowingTable> {
     return true;
   }
 
-  // Makes a table twice as large, unless another thread does.
+  // Makes a larger table, unless another thread does.
   Status grow(Table& table) {
     {
       const std::scoped_lock guard(growing_);
       if (table.larger.load() != nullptr) return {};
-      auto larger = make_table(table.count * 2);
+      auto larger = make_table(table.count * kGrowth);
       if (!larger) return std::move(larger.error());
       table.larger.store(*larger, std::memory_order_release);
     }
@@ -202,7 +208,7 @@ class Pclht final : public InHeap<P, GrowingTable> {
     for (Backoff backoff; table_.load(std::memory_order_acquire) == &table; backoff.pause()) {
     }
   }
-  // The bucket's entries go to two buckets, which no other thread writes yet.
+  // The bucket's entries go to kGrowth buckets, which no other thread writes yet.
   void copy(Table& table, Table& larger, std::uint64_t number) {
     Bucket& from = table.buckets[number];
     const std::atomic_ref word(from.lock);
@@ -216,8 +222,9 @@ class Pclht final : public InHeap<P, GrowingTable> {
         if (bucket->keys[i] != 0) place(larger, bucket->keys[i], bucket->values[i]);
       }
     }
-    persist_chain(larger.buckets[number]);
-    persist_chain(larger.buckets[number + table.count]);
+    for (std::uint64_t i = number; i < larger.count; i += table.count) {
+      persist_chain(larger.buckets[i]);
+    }
   }
   void place(Table& larger, Word key, Word value) {
     Bucket* bucket = &bucket_of(larger, key);
