@@ -57,7 +57,7 @@ void Turns::print_ratios(const std::string& title, Report& report) const {
 
 void Turns::print_costs(const std::string& title, Report& report) const {
   head(title, report);
-  for (std::size_t s = 0; s < schemes.size(); ++s) {
+  for (std::size_t s = 0; s < schemes.size() - anchors; ++s) {
     std::vector<std::string> cells{schemes[s]};
     for (const Figure& figure : runs[s].front()) {
       cells.push_back(fmt::format("{:.2f}, {:.2f}", figure.flushes, figure.fences));

@@ -24,6 +24,7 @@ struct Turns {
   // How many times the paper's own scheme is faster, by scheme and phase; empty or 0: the paper
   // does not say.
   std::vector<std::vector<double>> paper = {};
+  std::size_t anchors = 0;  // the last schemes, which are none of the paper's: not in the costs
   std::vector<std::vector<std::vector<Figure>>> runs = {};  // by scheme, turn and phase
 
   // `run` gets the number of a scheme and returns a figure for each phase.

@@ -7,9 +7,9 @@
 #include "bench/paper/growing/measure.h"
 
 namespace perdure::paper {
-namespace {
 
-std::vector<Figure> run(const GrowingScheme& scheme, std::uint64_t items, std::uint32_t threads) {
+std::vector<Figure> operation_phases(const GrowingScheme& scheme, std::uint64_t items,
+                                     std::uint32_t threads) {
   bench::MemoryHeap memory;
   open_for(memory, items);
   const std::unique_ptr<GrowingTable> table = scheme.make(memory);
@@ -36,13 +36,17 @@ std::vector<Figure> run(const GrowingScheme& scheme, std::uint64_t items, std::u
   return figures;
 }
 
+namespace {
+
 void figures_of(const GrowingOptions& options, std::uint32_t threads, Report& report) {
+  const std::vector<GrowingScheme> schemes = anchored_schemes();
   Turns turns{.kind = "table",
-              .schemes = names_of(growing_schemes()),
-              .phases = {"insert", "find", "find missing", "update", "delete"},
-              .paper = {{}, {}, {}, {}, {1.4}}};
+              .schemes = names_of(schemes),
+              .phases = names_of_phases(),
+              .paper = {{}, {}, {}, {}, {1.4}},
+              .anchors = schemes.size() - kGrowingCount};
   turns.take(options.runs,
-             [&](std::size_t s) { return run(growing_schemes()[s], options.items, threads); });
+             [&](std::size_t s) { return operation_phases(schemes[s], options.items, threads); });
   turns.print_rates(fmt::format("Million operations a second, {}", of_threads(threads)), report);
   turns.print_ratios(
       fmt::format("`clevel` by the others, and the paper's ratio, {}", of_threads(threads)),

@@ -1,10 +1,11 @@
-// The measurements of clevel hashing's evaluation with up to two threads (paper, section 4): tables
-// that begin small and grow.
+// The measurements of clevel hashing's evaluation with up to two threads (paper, sections 3.1 and
+// 4): tables that begin small and grow.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "bench/harness/memory_heap.h"
 #include "bench/paper/figures.h"
@@ -25,6 +26,11 @@ struct GrowingScheme {
 inline constexpr std::size_t kGrowingCount = 6;
 std::span<const GrowingScheme, kGrowingCount> growing_schemes();  // clevel first
 
+// The same, and libcuckoo in DRAM where the build found it: an anchor for other measurements.
+std::vector<GrowingScheme> anchored_schemes();
+
+void load_factors(const GrowingOptions& options, Report& report);  // figures 3 and 6
+void slots(const GrowingOptions& options, Report& report);         // figure 5
 // Each with one thread and with several.
 void operations(const GrowingOptions& options, Report& report);        // figures 7, 8 and 11
 void insert_latencies(const GrowingOptions& options, Report& report);  // figure 9

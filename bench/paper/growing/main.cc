@@ -1,4 +1,4 @@
-// perdure-paper-growing: the evaluation of clevel hashing with few threads (paper, section 4) with
+// perdure-paper-growing: the figures of clevel hashing's paper with few threads, with
 // our engines and its baselines, in one run, as Markdown.
 #include "bench/paper/growing/figures.h"
 #include "bench/paper/program.h"
@@ -12,7 +12,12 @@ int main(int argc, char** argv) {
         ->capture_default_str();
     declare_runs(app, options.runs);
   };
-  return print_figures<GrowingOptions>(
-      "perdure-paper-growing", "Tables that grow, as in the clevel paper, measured here.", argc,
-      argv, declare, {&operations, &insert_latencies, &ycsb_workloads});
+  return print_figures<GrowingOptions>("perdure-paper-growing",
+                                       "Tables that grow, as in the clevel paper, measured here.",
+                                       argc, argv, declare,
+                                       {{&load_factors, {"3", "6"}},
+                                        {&slots, {"5"}},
+                                        {&operations, {"7", "8", "11"}},
+                                        {&insert_latencies, {"9"}},
+                                        {&ycsb_workloads, {"10"}}});
 }

@@ -1,36 +1,27 @@
 #include <utility>
 
+#include "bench/paper/cuckoo.h"
 #include "bench/paper/engine_table.h"
 #include "bench/paper/growing/cceh.h"
 #include "bench/paper/growing/cmap.h"
 #include "bench/paper/growing/figures.h"
 #include "bench/paper/growing/pclht.h"
+#include "bench/paper/growing/table_growing.h"
 
 namespace perdure::paper {
 namespace {
 
-// Our engines take calls from any number of threads.
-class EngineGrowing final : public GrowingTable {
- public:
-  explicit EngineGrowing(std::unique_ptr<Table> table) noexcept : table_(std::move(table)) {}
-  Expected<bool> insert(Word key, Word value) override { return table_->insert(key, value); }
-  Expected<bool> update(Word key, Word value) override { return table_->update(key, value); }
-  Expected<bool> erase(Word key) override { return table_->erase(key); }
-  bool find(Word key, Word& value) override { return must(table_->find(key, value)); }
-
- private:
-  std::unique_ptr<Table> table_;
-};
-
-constexpr std::uint64_t kFirstItems = 4096;
 constexpr std::uint32_t kFirstLogBuckets = 10;
 
 std::unique_ptr<GrowingTable> make_clevel(bench::MemoryHeap& memory) {
-  return std::make_unique<EngineGrowing>(must(ClevelTable::make(memory, kFirstItems)));
+  return std::make_unique<TableGrowing>(must(ClevelTable::make(memory, kFirstItems)));
 }
 std::unique_ptr<GrowingTable> make_level(bench::MemoryHeap& memory) {
-  return std::make_unique<EngineGrowing>(
+  return std::make_unique<TableGrowing>(
       must(LevelTable<>::make(memory, Resizer::thread, kFirstLogBuckets)));
+}
+std::unique_ptr<GrowingTable> make_libcuckoo(bench::MemoryHeap&) {
+  return std::make_unique<TableGrowing>(make_cuckoo(kFirstItems));
 }
 template <class Made>
 std::unique_ptr<GrowingTable> make(bench::MemoryHeap& memory) {
@@ -51,6 +42,13 @@ std::span<const GrowingScheme, kGrowingCount> growing_schemes() {
       {"P-CLHT", &make<Pclht<RealPlatform>>},
   };
   return kSchemes;
+}
+
+std::vector<GrowingScheme> anchored_schemes() {
+  const auto all = growing_schemes();
+  std::vector<GrowingScheme> schemes(all.begin(), all.end());
+  if (make_cuckoo(1) != nullptr) schemes.push_back({"libcuckoo", &make_libcuckoo});
+  return schemes;
 }
 
 }  // namespace perdure::paper

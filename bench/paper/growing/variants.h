@@ -1,0 +1,24 @@
+// Our engines with other numbers of slots in a bucket than they have in a pool.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "bench/paper/engine_table.h"
+#include "bench/paper/growing/figures.h"
+
+namespace perdure::paper {
+
+struct Variant {
+  // Of the same code, as an empty table that is small.
+  GrowingScheme scheme;
+  // With room for about `items`.
+  std::unique_ptr<EngineTable> (*make)(bench::MemoryHeap& memory, std::uint64_t items);
+};
+
+// The number of slots in a pool comes first.
+std::span<const Variant> clevel_variants();
+std::span<const Variant> level_variants();
+
+}  // namespace perdure::paper
