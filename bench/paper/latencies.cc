@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "bench/paper/timed.h"
 #include "bench/workloads/random.h"
@@ -19,7 +20,7 @@ enum Operation : std::uint8_t { insert, update, find, miss, erase };
 constexpr const char* kOperations[] = {"insert", "update", "find", "missing find", "delete"};
 constexpr std::size_t kOperationCount = std::size(kOperations);
 
-// NaN: the table grew before this load.
+// NaN: the table grew or was full before this load.
 using Cells = std::array<std::array<std::array<Cost, kLoadCount>, kOperationCount>, kMediumCount>;
 
 // A table at increasing loads. It holds the keys 0 to n - 1.
@@ -32,6 +33,18 @@ class Measured {
         slots_(table_->slots()) {}
 
   void run(Cells& cells) {
+    try {
+      measure(cells);
+    } catch (const Full&) {
+      table_->settle();
+    }
+    must_be_sound(*table_);
+  }
+
+ private:
+  struct Full {};
+
+  void measure(Cells& cells) {
     for (std::size_t load = 0; load < kLoadCount; ++load) {
       const auto items = static_cast<std::uint64_t>(kLoads[load] * static_cast<double>(slots_));
       require(items > count_ + sample_, "the sample is larger than a step of the load factor");
@@ -46,13 +59,13 @@ class Measured {
       }
       for (; count_ < items; ++count_) put(count_);
     }
-    must_be_sound(*table_);
   }
-
- private:
-  void put(std::uint64_t n) {
-    require(must(table_->insert(bench::mix64(n), n)), "a key was there before");
+  bool insert_one(std::uint64_t key, std::uint64_t value) {
+    auto inserted = table_->insert(key, value);
+    if (!inserted && inserted.error() == StatusCode::pool_full) throw Full();
+    return must(std::move(inserted));
   }
+  void put(std::uint64_t n) { require(insert_one(bench::mix64(n), n), "a key was there before"); }
   bool grown() {
     table_->settle();
     return table_->grew_at() != 0;
@@ -75,16 +88,16 @@ class Measured {
     const auto erased = keys(0, count_, ++salt_ * sample_);
     const auto missing = keys(1ULL << 40, 1ULL << 31, salt_ * sample_);
     std::uint64_t value = 0;
-    const auto insert_one = [&](std::uint64_t key) { return must(table_->insert(key, key)); };
+    const auto insert_key = [&](std::uint64_t key) { return insert_one(key, key); };
     const auto erase_one = [&](std::uint64_t key) { return must(table_->erase(key)); };
-    cells[insert] = timed(fresh, insert_one);
+    cells[insert] = timed(fresh, insert_key);
     cells[update] = timed(updated, [&](auto key) { return must(table_->update(key, salt_)); });
     cells[find] = timed(found, [&](auto key) { return must(table_->find(key, value)); });
     cells[miss] = timed(missing, [&](auto key) { return !must(table_->find(key, value)); });
     cells[erase] = timed(erased, erase_one);
     use(ground_.memory, kMedia[0]);
     (void)timed(fresh, erase_one);
-    (void)timed(erased, insert_one);
+    (void)timed(erased, insert_key);
   }
 
   Ground ground_;
@@ -159,18 +172,19 @@ std::string update_gains(const Results& results, std::span<const std::size_t> ot
 
 // Compares the figures in the text of section 5.2 with ours.
 void print_ratios(const Results& results, Report& report) {
-  constexpr std::size_t kLast = kLoadCount - 1;
   report.heading("What level gains, beside the paper's text",
                  {"figure", "ratio", "the paper", "here"});
   static constexpr const char* kPaper[] = {"over 3.0", "over 1.8", "over 1.4"};
   for (const std::size_t level : {std::size_t{0}, kPrinted}) {
-    const double ours = results[level][1][insert][kLast].ns;
+    // As printed a large table is full below 0.9.
+    const std::size_t load = level == 0 ? kLoadCount - 1 : kLoadCount - 2;
+    const double ours = results[level][1][insert][load].ns;
     for (std::size_t s = kBaselines; s < kPrinted; ++s) {
       report.row({"11",
-                  fmt::format("insert at 0.9 and 200 ns, {} / {}", schemes()[s].name,
-                              schemes()[level].name),
+                  fmt::format("insert at {:.1f} and 200 ns, {} / {}", kLoads[load],
+                              schemes()[s].name, schemes()[level].name),
                   kPaper[s - kBaselines],
-                  fmt::format("{:.2f}", results[s][1][insert][kLast].ns / ours)});
+                  fmt::format("{:.2f}", results[s][1][insert][load].ns / ours)});
     }
   }
   static constexpr std::size_t kOthers[] = {2, 3, 4};
