@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "bench/paper/cuckoo.h"
-#include "bench/paper/engine_table.h"
 #include "bench/paper/figures.h"
 #include "bench/paper/mix.h"
 #include "bench/paper/parallel.h"

@@ -34,11 +34,12 @@ class Mix {
       numbers_.push_back(inserts ? records + inserts_++ : zipfian.next(random));
     }
   }
-  // For a table of so many slots: from the first load factor to the last one at most.
+  // For a table of so many slots: from the first load factor to the last one at most, with room for
+  // more insertions than the largest share says.
   static Mix of_slots(std::uint64_t slots, std::uint32_t insert_share) {
     const auto all = static_cast<double>(slots);
     return {static_cast<std::uint64_t>(kFirstLoad * all),
-            static_cast<std::uint64_t>((kLastLoad - kFirstLoad) / 0.91 * all), insert_share};
+            static_cast<std::uint64_t>((kLastLoad - kFirstLoad) / 0.95 * all), insert_share};
   }
 
   std::uint64_t records() const noexcept { return records_; }

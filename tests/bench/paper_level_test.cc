@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bench/harness/memory_heap.h"
+#include "bench/paper/mix.h"
 #include "bench/paper/two_level.h"
 #include "bench/workloads/random.h"
 #include "perdure/pool.h"
@@ -146,6 +147,29 @@ TEST_F(PaperLevel, UpdatesAreLogFreeWhereTheBucketHasRoom) {
       EXPECT_LT(table->log_free_items(), items);
       expect_items(*table);
     }
+  }
+}
+
+// Figures 16 and 17: a mix inserts its share, finds the records that were there, and ends below the
+// last load. It notices a wrong value and a lost key.
+TEST_F(PaperLevel, AMixChecksWhatItDoes) {
+  for (const std::uint32_t share : kInsertShares) {
+    auto table = make(10);
+    const Mix mix = Mix::of_slots(table->slots(), share);
+    for (std::uint64_t n = 0; n < mix.records(); ++n) {
+      ASSERT_TRUE(must(table->insert(bench::mix64(n), n)));
+    }
+    for (std::uint64_t i = 0; i < mix.requests(); ++i) ASSERT_TRUE(mix.run(*table, i));
+    expect_items(*table);
+    EXPECT_EQ(table->items(), mix.items_after());
+    EXPECT_NEAR(static_cast<double>(mix.items_after() - mix.records()),
+                static_cast<double>(mix.requests()) * share / 100, 100);
+    EXPECT_LT(mix.items_after(), table->slots() * 85 / 100);
+    for (std::uint64_t n = 0; n < mix.records(); ++n) {
+      ASSERT_TRUE(
+          must(n % 2 == 0 ? table->erase(bench::mix64(n)) : table->update(bench::mix64(n), n + 1)));
+    }
+    for (std::uint64_t i = 0; i < mix.requests(); ++i) ASSERT_FALSE(mix.run(*table, i));
   }
 }
 

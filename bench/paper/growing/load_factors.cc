@@ -69,7 +69,6 @@ std::vector<double> while_growing(const GrowingScheme& scheme, std::uint64_t ite
     const std::uint64_t slots = table->slots();
     if (slots != first) loads.push_back(static_cast<double>(count) / static_cast<double>(slots));
   }
-  require(!loads.empty(), "a table did not grow");
   return loads;
 }
 
@@ -80,7 +79,7 @@ void growing_of(const GrowingOptions& options, Report& report) {
   for (std::size_t s = 0; s < kGrowingCount; ++s) {
     const GrowingScheme& scheme = growing_schemes()[s];
     const std::vector<double> loads = while_growing(scheme, options.items);
-    if (loads.empty()) continue;  // cmap has no slots
+    if (loads.empty()) continue;  // cmap has no slots; few items make no table grow
     const auto [least, most] = std::ranges::minmax(loads);
     double sum = 0;
     for (const double load : loads) sum += load;

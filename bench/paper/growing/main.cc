@@ -1,5 +1,5 @@
-// perdure-paper-growing: the figures of clevel hashing's paper with few threads, with
-// our engines and its baselines, in one run, as Markdown.
+// perdure-paper-growing: the figures of clevel hashing's paper that need few threads, with our
+// engines and its baselines, in one run, as Markdown.
 #include "bench/paper/growing/figures.h"
 #include "bench/paper/program.h"
 

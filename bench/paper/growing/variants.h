@@ -11,9 +11,8 @@
 namespace perdure::paper {
 
 struct Variant {
-  // Of the same code, as an empty table that is small.
-  GrowingScheme scheme;
-  // With room for about `items`.
+  GrowingScheme scheme;  // makes a small table
+  // Makes a table with room for about `items`.
   std::unique_ptr<EngineTable> (*make)(bench::MemoryHeap& memory, std::uint64_t items);
 };
 
