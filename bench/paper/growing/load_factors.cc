@@ -21,7 +21,7 @@ std::vector<double> at_resizes(const Variant& variant, std::uint64_t items) {
   std::uint64_t count = 0;
   EngineStats stats;
   while (stats.resizes.size() < kResizes) {
-    const std::uint64_t look = count + count / 64 + 64;  // clevel counts all items for its stats
+    const std::uint64_t look = count + count / 16 + 64;  // clevel counts all items for its stats
     for (; count < look; ++count) {
       require(must(table->insert(key_of(count), count)), "a key was present before its insert");
     }
@@ -52,14 +52,14 @@ void resizes_of(const GrowingOptions& options, Report& report) {
   }
 }
 
-// The load factors after every 1/200 of the insertions, once the table has grown.
+// The load factors after every 1/100 of the insertions, once the table has grown.
 std::vector<double> while_growing(const GrowingScheme& scheme, std::uint64_t items) {
   bench::MemoryHeap memory;
   open_for(memory, items);
   const std::unique_ptr<GrowingTable> table = scheme.make(memory);
   const std::uint64_t first = table->slots();
   if (first == 0) return {};
-  const std::uint64_t step = std::max<std::uint64_t>(items / 200, 1);
+  const std::uint64_t step = std::max<std::uint64_t>(items / 100, 1);
   std::vector<double> loads;
   for (std::uint64_t count = 0; count < items;) {
     const std::uint64_t next = std::min(count + step, items);
