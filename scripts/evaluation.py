@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Runs the papers' evaluations, and writes their tables into docs/design/evaluation.md.
 
+  scripts/evaluation.py [NAME ...]    ordered, hash, growing, skiplist, versions; all, if none is given
+
 The exit status is that of a program that failed.
 """
 import pathlib
@@ -13,13 +15,18 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from reporting import machine  # noqa: E402
 
+PROGRAMS = ("ordered", "hash", "growing", "skiplist", "versions")
 PAGE = ROOT / "docs/design/evaluation.md"
 
 
 def main():
     """The programs print their tables; each goes between the markers of its name."""
+    if unknown := set(sys.argv[1:]) - set(PROGRAMS):
+        print(f"evaluation: no program {', '.join(sorted(unknown))}: one of "
+              f"{', '.join(PROGRAMS)}", file=sys.stderr)
+        return 2
     where = machine.place(machine.describe(ROOT, "/dev/shm"))  # before the page changes
-    for name in ("ordered", "hash", "growing", "skiplist", "versions"):
+    for name in sys.argv[1:] or PROGRAMS:
         command = f"build/release/perdure-paper-{name}"
         print(f"$ {command}", file=sys.stderr)
         done = subprocess.run(command.split(), cwd=ROOT, stdout=subprocess.PIPE, text=True)

@@ -57,7 +57,7 @@ void design(const Options& options, Report& report) {
   constexpr Decisions kD2{.two_levels = false, .movement = false};
   constexpr Decisions kD3{.movement = false};
   constexpr std::pair<const char*, Decisions> kRows[] = {
-      {"D1", kD1}, {"D1+D2", kD2}, {"D1+D2+D3", kD3}, {"all", Decisions{}}};
+      {"D1", kD1}, {"D1+D2", kD2}, {"D1+D2+D3", kD3}, {"D1+D2+D3+D4", {.upwards = false}}};
   for (const auto& [name, decisions] : kRows) {
     report.row({name, full_at<4>(options, decisions), full_at<6>(options, decisions)});
   }

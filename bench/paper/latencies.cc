@@ -51,11 +51,14 @@ class Measured {
       use(ground_.memory, kMedia[0]);
       for (; count_ < items - sample_; ++count_) put(count_);
       if (grown()) return;
+      std::array<std::array<Cost, kOperationCount>, kMediumCount> columns;
       for (std::size_t medium = 0; medium < kMediumCount; ++medium) {
-        std::array<Cost, kOperationCount> column;
-        at_load(kMedia[medium], column);
+        at_load(kMedia[medium], columns[medium]);
         if (grown()) return;
-        for (std::size_t o = 0; o < kOperationCount; ++o) cells[medium][o][load] = column[o];
+      }
+      for (std::size_t medium = 0; medium < kMediumCount; ++medium) {
+        for (std::size_t o = 0; o < kOperationCount; ++o)
+          cells[medium][o][load] = columns[medium][o];
       }
       for (; count_ < items; ++count_) put(count_);
     }

@@ -6,6 +6,7 @@
 
 #include "bench/paper/engine_table.h"
 #include "bench/paper/timed.h"
+#include "bench/paper/turns.h"
 #include "bench/paper/two_level.h"
 #include "bench/workloads/random.h"
 
@@ -64,17 +65,28 @@ std::vector<double> ours(const Options& options) {
 void searches(const Options& given, Report& report) {
   Options options = given;
   options.log_slots = std::min(options.log_slots, 22U);  // as printed, larger ones are full earlier
-  const std::vector<double> fixed = printed(options, false);
-  const std::vector<double> dynamic = printed(options, true);
-  const std::vector<double> level = ours(options);
+  std::vector<std::vector<double>> fixed;
+  std::vector<std::vector<double>> dynamic;
+  std::vector<std::vector<double>> level;
+  for (std::uint32_t turn = 0; turn < options.runs; ++turn) {
+    fixed.push_back(printed(options, false));
+    dynamic.push_back(printed(options, true));
+    level.push_back(ours(options));
+  }
+  const auto middle_of = [](const std::vector<std::vector<double>>& runs, std::size_t i) {
+    std::vector<double> values;
+    for (const std::vector<double>& run : runs) values.push_back(run[i]);
+    return median(std::move(values));
+  };
   report.heading("Latency of find in ns before and after expansions (figure 5)",
                  {"expansions", "load", "static", "dynamic", "static / dynamic", "level"});
-  for (std::size_t i = 0; i < level.size(); ++i) {
+  for (std::size_t i = 0; i < level[0].size(); ++i) {
     const std::size_t at = i % std::size(kLoads);
     report.row({at == 0 ? fmt::format("{}", i / std::size(kLoads)) : "",
-                fmt::format("{:.2f}", kLoads[at]), fmt::format("{:.0f}", fixed[i]),
-                fmt::format("{:.0f}", dynamic[i]), fmt::format("{:.2f}", fixed[i] / dynamic[i]),
-                fmt::format("{:.0f}", level[i])});
+                fmt::format("{:.2f}", kLoads[at]), fmt::format("{:.0f}", middle_of(fixed, i)),
+                fmt::format("{:.0f}", middle_of(dynamic, i)),
+                fmt::format("{:.2f}", middle_of(fixed, i) / middle_of(dynamic, i)),
+                fmt::format("{:.0f}", middle_of(level, i))});
   }
 }
 

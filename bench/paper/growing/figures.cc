@@ -43,7 +43,6 @@ void figures_of(const GrowingOptions& options, std::uint32_t threads, Report& re
   Turns turns{.kind = "table",
               .schemes = names_of(schemes),
               .phases = names_of_phases(),
-              .paper = {{}, {}, {}, {}, {1.4}},
               .anchors = schemes.size() - kGrowingCount};
   turns.take(options.runs,
              [&](std::size_t s) { return operation_phases(schemes[s], options.items, threads); });

@@ -5,8 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
-#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -28,16 +28,16 @@ constexpr std::uint32_t kThreads[] = {1, 2, 4};
 using Entries = perdure::OrderedMap<std::uint64_t, std::uint64_t>;
 
 // A pool whose owners all die while it is open.
-class MurderedPool {
+class KilledPool {
  public:
-  explicit MurderedPool(const std::string& folder)
+  explicit KilledPool(const std::string& folder)
       : path_(fmt::format("{}/perdure-paper-ordered.{}.pool", folder, ::getpid())) {}
-  ~MurderedPool() {
+  ~KilledPool() {
     std::error_code ignored;
     std::filesystem::remove(path_, ignored);
   }
-  MurderedPool(const MurderedPool&) = delete;
-  MurderedPool& operator=(const MurderedPool&) = delete;
+  KilledPool(const KilledPool&) = delete;
+  KilledPool& operator=(const KilledPool&) = delete;
 
   // Opens the pool in a process of its own, which calls use() and is killed. Returns the seconds of
   // the open.
@@ -56,8 +56,7 @@ class MurderedPool {
         const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
         Entries entries = must(pool.ordered_map<std::uint64_t, std::uint64_t>("paper"));
         use(entries);
-        (void)::write(ends[1], &seconds, sizeof(seconds));
-        ::raise(SIGKILL);
+        if (::write(ends[1], &seconds, sizeof(seconds)) == sizeof(seconds)) ::raise(SIGKILL);
       } catch (const std::exception& error) {
         std::fprintf(stderr, "the process that opens: %s\n", error.what());
       }
@@ -91,7 +90,7 @@ void must_hold(Entries& entries, std::uint64_t items) {
 
 void recovery_by_threads(const OrderedOptions& options, Report& report) {
   const std::uint64_t items = 2 * options.items;
-  const MurderedPool pool(options.folder);
+  const KilledPool pool(options.folder);
   pool.open(1, [&](Entries& entries) {
     for (std::uint64_t n = 0; n < items; ++n) {
       const Word key = uniform_key(n);
