@@ -6,8 +6,8 @@
 //   since the last sync() of its file, and can undo every change of names in a folder since the
 //   last sync_folder(). A name whose folder is durable does not make the content of its file
 //   durable, nor the other way round. After a sync() that failed the kernel may drop what was
-//   written before it, although read() still returns it: write it again, elsewhere, before the next
-//   sync().
+//   written before it, although read() may still return it: write it again, elsewhere, before the
+//   next sync().
 //
 // Errors: every message names the path. not_found, exists, pool_full (no space), io.
 // Thread safety: distinct files may be used from distinct threads.

@@ -1,11 +1,11 @@
 #include "testing/disk/disk_explorer.h"
 
-#include <algorithm>
-#include <numeric>
 #include <random>
 #include <set>
 #include <utility>
 #include <vector>
+
+#include "util/crc32c.h"
 
 namespace perdure::disk {
 
@@ -17,7 +17,7 @@ using Verdict = std::function<std::string(SimFileSystem&)>;
 class Explorer {
  public:
   Explorer(const DiskExploration& exploration, const Verdict& verdict)
-      : exploration_(exploration), verdict_(verdict), random_(exploration.seed) {}
+      : exploration_(exploration), verdict_(verdict) {}
 
   // Explores what `run` does to `files`.
   void follow(SimFileSystem& files, const std::string& path, const std::function<void()>& run) {
@@ -40,8 +40,7 @@ class Explorer {
     ++report_.points;
     std::set<std::uint64_t> seen;
     std::uint64_t number = 0;
-    // Chosen in any case, so that a replay chooses the same.
-    for (const States& states : chosen(files.undecided())) {
+    for (const States& states : chosen(files.undecided(), path)) {
       SimFileSystem image = files.after_power_failure(states);
       if (!seen.insert(image.fingerprint()).second) continue;
       const std::string name = path + ".i" + std::to_string(number++);
@@ -67,7 +66,9 @@ class Explorer {
     if (report_.failures++ == 0) report_.first_failure = name + ": " + wrong;
   }
 
-  std::vector<States> chosen(const States& counts) {
+  // The same for the same path, so that a replay chooses the same.
+  std::vector<States> chosen(const States& counts, const std::string& path) const {
+    std::mt19937_64 random(exploration_.seed ^ crc32c(0, path.data(), path.size()));
     std::vector<States> result;
     double combinations = 1;
     for (const std::uint32_t count : counts) combinations *= count;
@@ -96,14 +97,13 @@ class Explorer {
     for (std::uint32_t k = 0; k < exploration_.random; ++k) {
       result.push_back(none);
       for (std::size_t i = 0; i < counts.size(); ++i)
-        result.back()[i] = static_cast<std::uint32_t>(random_() % counts[i]);
+        result.back()[i] = static_cast<std::uint32_t>(random() % counts[i]);
     }
     return result;
   }
 
   const DiskExploration& exploration_;
   const Verdict& verdict_;
-  std::mt19937_64 random_;
   DiskReport report_;
   unsigned depth_ = 0;
 };

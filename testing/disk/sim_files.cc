@@ -41,7 +41,7 @@ SimFileSystem::Place SimFileSystem::place_of(std::string_view path) {
 
 Status SimFileSystem::begin_change() {
   ++changes_;
-  if (before_change_) before_change_();
+  if (observer_.call) observer_.call();
   if (failing_ != 0 && --failing_ == 0) return {StatusCode::io};
   return {};
 }
@@ -70,8 +70,7 @@ Expected<FileSystem::File> SimFileSystem::open(std::string_view path, Open how) 
   nodes_.emplace_back();
   const Place place = place_of(path);
   if (place.folder == nullptr) return fail(no_such(path));
-  if (Status done = change(*place.folder, {.from = {}, .to = place.name, .node = node}); !done.ok())
-    return fail(std::move(done));
+  (void)change(*place.folder, {.from = {}, .to = place.name, .node = node});
   return node;
 }
 
@@ -151,10 +150,7 @@ Expected<std::size_t> SimFileSystem::read(File file, void* buffer, std::size_t n
   return n;
 }
 
-Status SimFileSystem::write(File file, const void* bytes, std::size_t n,
-                            std::uint64_t offset) noexcept {
-  if (Status begun = begin_change(); !begun.ok()) return begun;
-  Node& node = nodes_[file];
+void SimFileSystem::put(Node& node, const void* bytes, std::size_t n, std::uint64_t offset) {
   for (std::size_t done = 0; done < n;) {
     const std::uint64_t at = offset + done;
     const std::size_t piece = std::min<std::uint64_t>(n - done, kSector - at % kSector);
@@ -162,12 +158,18 @@ Status SimFileSystem::write(File file, const void* bytes, std::size_t n,
     std::memcpy(sector.data() + at % kSector, static_cast<const std::byte*>(bytes) + done, piece);
     node.writes.push_back({.sector = at / kSector, .after = sector, .dropped = false});
     done += piece;
+    if (at + piece > node.size) {
+      node.size = at + piece;
+      node.resizes.push_back({.size = node.size, .dropped = false});
+    }
   }
-  if (offset + n > node.size) {
-    node.size = offset + n;
-    node.resizes.push_back({.size = node.size, .dropped = false});
-  }
-  return {};
+}
+
+Status SimFileSystem::write(File file, const void* bytes, std::size_t n,
+                            std::uint64_t offset) noexcept {
+  Status begun = begin_change();
+  put(nodes_[file], bytes, begun.ok() ? n : n / 2, offset);
+  return begun;
 }
 
 Status SimFileSystem::allocate(File file, std::uint64_t offset, std::uint64_t length) noexcept {
@@ -180,9 +182,14 @@ Status SimFileSystem::allocate(File file, std::uint64_t offset, std::uint64_t le
   return {};
 }
 
-void SimFileSystem::drop_pending(Node& node) {
+void SimFileSystem::drop_pending(Node& node) const {
   for (SectorWrite& write : node.writes) write.dropped = true;
   for (Resize& resize : node.resizes) resize.dropped = true;
+  if (!forgets_) return;
+  for (const SectorWrite& write : node.writes) {
+    const auto durable = node.durable.find(write.sector);
+    node.now[write.sector] = durable != node.durable.end() ? durable->second : Sector{};
+  }
 }
 
 Status SimFileSystem::sync(File file) noexcept {
@@ -216,11 +223,25 @@ constexpr std::uint64_t kNames = ~std::uint64_t{0};
 constexpr std::uint64_t kSize = kNames - 1;
 }  // namespace
 
+std::vector<bool> SimFileSystem::reachable() const {
+  std::vector<bool> found(nodes_.size(), false);
+  found[0] = true;
+  for (const Node& folder : nodes_) {
+    for (const auto& [name, node] : folder.durable_names) found[node] = true;
+    for (const Rename& rename : folder.renames) found[rename.node] = true;
+  }
+  return found;
+}
+
 template <class Visit>
 void SimFileSystem::visit_undecided(Visit visit) const {
+  const std::vector<bool> found = reachable();
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
-    if (!node.renames.empty()) visit(i, kNames, node.renames.size() + 1);
+    if (!found[i]) continue;
+    // The first changes, any number of them; then all but one, which is not the last.
+    const std::size_t changes = node.renames.size();
+    if (changes != 0) visit(i, kNames, changes + 1 + (changes > 1 ? changes - 1 : 0));
     if (!node.resizes.empty()) visit(i, kSize, node.resizes.size() + 1);
     std::map<std::uint64_t, std::size_t> states;
     for (const SectorWrite& write : node.writes) ++states[write.sector];
@@ -252,7 +273,10 @@ SimFileSystem SimFileSystem::after_power_failure(std::span<const std::uint32_t> 
     Node& to = left.nodes_[i];
     const std::uint32_t state = states[next++];
     if (what == kNames) {
-      for (std::uint32_t k = 0; k < state; ++k) apply(to.names, from.renames[k]);
+      const std::size_t changes = from.renames.size();
+      for (std::size_t k = 0; k < std::min<std::size_t>(state, changes); ++k) {
+        if (state <= changes || k != state - changes - 1) apply(to.names, from.renames[k]);
+      }
     } else if (what == kSize) {
       if (state != 0) to.size = from.resizes[state - 1].size;
     } else if (state != 0) {
@@ -263,8 +287,10 @@ SimFileSystem SimFileSystem::after_power_failure(std::span<const std::uint32_t> 
     }
   });
   for (Node& node : left.nodes_) {
-    // What lies behind the end of a file is not in it.
+    // What lies behind the end of a file is not in it, and reads as zero if the file grows.
     std::erase_if(node.now, [&](const auto& at) { return at.first * kSector >= node.size; });
+    if (const auto last = node.now.find(node.size / kSector); last != node.now.end())
+      std::fill(last->second.begin() + node.size % kSector, last->second.end(), std::byte{});
     node.durable = node.now;
     node.durable_size = node.size;
     node.durable_names = node.names;
@@ -274,8 +300,10 @@ SimFileSystem SimFileSystem::after_power_failure(std::span<const std::uint32_t> 
 
 std::uint64_t SimFileSystem::fingerprint() const {
   std::uint64_t sum = 0;
+  const std::vector<bool> found = reachable();
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = nodes_[i];
+    if (!found[i]) continue;
     sum = mix(sum ^ mix(i ^ node.size));
     for (const auto& [sector, content] : node.now)
       sum = mix(sum ^ sector ^ std::uint64_t{crc32c(0, content.data(), kSector)} << 32);

@@ -2,12 +2,13 @@
 //
 // MODEL  A file has sectors of 512 bytes. After a power failure each sector, independently of all
 //   others, is as at the last sync() of its file or as after any write to it since then; so writes
-//   are lost, kept, reordered and torn between sectors. The size of a file, too, is any that it had
-//   since its last sync(). The names in a folder are as after any prefix of the changes since its
-//   last sync_folder(), independently of other folders and of the content of files: journals of
-//   file systems keep the order of names, and no other order.
-//   A sync() that fails may or may not have written. What was written before it is never made
-//   durable by a later sync(), unless it is written again.
+//   are lost, kept, reordered and torn between sectors. The size of a file, too, is any that it
+//   had since its last sync(); a write that makes a file longer does so sector by sector. The names
+//   in a folder are as after any prefix of the changes since its last sync_folder(), or after all
+//   of them but one, independently of other folders and of the content of files.
+//   A write() that fails has written the first half. A sync() that fails may or may not have
+//   written. What was written before it is never made durable by a later sync(), unless it is
+//   written again; read() returns it, or no longer.
 //
 // One thread. A file that is open when its name goes stays readable, as in Linux.
 #pragma once
@@ -47,13 +48,17 @@ class SimFileSystem final : public FileSystem {
   Status list(std::string_view path, FunctionRef<void(std::string_view)> visit) noexcept override;
 
   // Called before each call that changes what a power failure can leave.
-  void before_change(std::function<void()> call) { before_change_ = std::move(call); }
-  // The n-th such call from now on fails with io, 1 being the next; 0: none.
-  void fail_call(std::uint64_t n) noexcept { failing_ = n; }
+  void before_change(std::function<void()> call) { observer_.call = std::move(call); }
+  // The n-th such call from now on fails with io, 1 being the next; 0: none. If it is a sync(),
+  // `forgets` says that read() then returns what is durable.
+  void fail_call(std::uint64_t n, bool forgets = false) noexcept {
+    failing_ = n;
+    forgets_ = forgets;
+  }
   std::uint64_t changes() const noexcept { return changes_; }
 
   // The numbers of states, at least 2 each, of what may or may not have reached the disk. State 0
-  // is what is durable, the last one what read() returns.
+  // is what is durable, the last one what was written last.
   std::vector<std::uint32_t> undecided() const;
   // What a power failure leaves if these are the states; everything in it is durable.
   SimFileSystem after_power_failure(std::span<const std::uint32_t> states) const;
@@ -90,22 +95,33 @@ class SimFileSystem final : public FileSystem {
     std::vector<Rename> renames;
   };
 
+  // A copy of the files is no longer observed.
+  struct Observer {
+    std::function<void()> call;
+    Observer() = default;
+    Observer(const Observer&) {}
+    Observer& operator=(const Observer&) { return *this; }
+  };
+
   struct Place {
     Node* folder;
     std::string name;
   };
-  Place place_of(std::string_view path);  // folder is null if there is none
-  int node_at(std::string_view path);     // -1 if there is none
-  Status change(Node& folder, Rename rename);
+  Place place_of(std::string_view path);       // folder is null if there is none
+  int node_at(std::string_view path);          // -1 if there is none
+  Status change(Node& folder, Rename rename);  // in memory; returns ok
   Status begin_change();
   static void apply(std::map<std::string, int>& names, const Rename& rename);
-  static void drop_pending(Node& node);
+  static void put(Node& node, const void* bytes, std::size_t n, std::uint64_t offset);
+  void drop_pending(Node& node) const;
+  std::vector<bool> reachable() const;  // by node: it can still have a name
   template <class Visit>
   void visit_undecided(Visit visit) const;
 
   std::vector<Node> nodes_;  // 0: the folder of paths without a folder. A File is an index
-  std::function<void()> before_change_;
+  Observer observer_;
   std::uint64_t failing_ = 0;
+  bool forgets_ = false;
   std::uint64_t changes_ = 0;
 };
 

@@ -10,6 +10,7 @@
 namespace perdure::disk {
 
 struct ToyLog::Header {
+  std::uint64_t number = 0;  // the one with the larger number counts
   std::uint64_t folding = 0;
   std::uint64_t folded = 0;
   std::uint32_t chain = 0;  // of the record of epoch `folded`
@@ -42,7 +43,7 @@ std::string name_of(std::uint64_t number) {
   return "log/" + std::string(4 - digits.size(), '0') + digits;
 }
 constexpr const char* kUnnamed = "log/new";  // a segment until it has its name
-constexpr std::size_t kHeaderBytes = kSector;
+constexpr std::size_t kHeaderBytes = 2 * kSector;
 
 }  // namespace
 
@@ -52,10 +53,16 @@ void ToyLog::put(std::size_t word, std::uint64_t value) {
 }
 
 Status ToyLog::write_header(std::uint64_t folding, std::uint64_t folded, std::uint32_t chain) {
-  Header header{.folding = folding, .folded = folded, .chain = chain, .crc = 0};
+  // Not over the one that counts. A number is used once, also if the write fails.
+  ++headers_;
+  Header header{.number = headers_, .folding = folding, .folded = folded, .chain = chain, .crc = 0};
   header.crc = crc32c(2, &header, offsetof(Header, crc));
-  if (Status put = files_.write(base_, &header, sizeof(header), 0); !put.ok()) return put;
-  return files_.sync(base_);
+  const std::uint64_t place = 1 - header_;
+  if (Status put = files_.write(base_, &header, sizeof(header), place * kSector); !put.ok())
+    return put;
+  if (Status synced = files_.sync(base_); !synced.ok()) return synced;
+  header_ = place;
+  return {};
 }
 
 Status ToyLog::write_words() {
@@ -74,6 +81,7 @@ Status ToyLog::create() {
   if (Status put = write_header(0, 0, 0); !put.ok()) return put;
   if (Status made = files_.make_folder("log"); !made.ok()) return made;
   if (Status made = new_segment(); !made.ok()) return made;
+  if (Status synced = files_.sync_folder("."); !synced.ok()) return synced;
   // A base that has its name has all that it needs.
   if (Status named = files_.rename("base.new", "base"); !named.ok()) return named;
   return files_.sync_folder(".");
@@ -208,15 +216,26 @@ Status ToyLog::replay(const std::vector<Record>& records, const Header& header) 
   return epoch_ < header.folding ? Status(StatusCode::untrusted) : Status();
 }
 
+Status ToyLog::read_header(Header& header) {
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    Header each;
+    auto got = files_.read(base_, &each, sizeof(each), i * kSector);
+    if (!got) return got.error();
+    if (*got != sizeof(each) || each.crc != crc32c(2, &each, offsetof(Header, crc))) continue;
+    if (each.number <= header.number) continue;
+    header = each;
+    header_ = i;
+  }
+  headers_ = header.number;
+  return header.number == 0 ? Status(StatusCode::corruption) : Status();
+}
+
 Status ToyLog::recover() {
   auto base = files_.open("base", FileSystem::Open::existing);
   if (!base) return base.error();
   base_ = *base;
   Header header;
-  auto got = files_.read(base_, &header, sizeof(header), 0);
-  if (!got) return got.error();
-  if (*got != sizeof(header) || header.crc != crc32c(2, &header, offsetof(Header, crc)))
-    return {StatusCode::corruption};
+  if (Status read = read_header(header); !read.ok()) return read;
   for (std::size_t i = 0; i < kWords; ++i) {
     auto word = files_.read(base_, &words_[i], 8, kHeaderBytes + i * kStride);
     if (!word) return word.error();

@@ -2,8 +2,9 @@
 // writes as a pool's log does. It has one reason to exist: the explorer must notice each of the
 // bugs that can be planted here before it judges the real log.
 //
-// FILES  `base`: a header and all words as of an epoch; `log/N`: segments of records. A record has
-//   the words that changed in an epoch.
+// FILES  `base`: two headers, of which the later one that is whole counts, as a write that
+//   fails can leave a half; and all words as of an epoch; `log/N`: segments of records. A record
+//   has the words that changed in an epoch.
 // CUT  A record is written to the last segment, and counts once the sync of that segment has
 //   returned. A segment is made under another name, or is an old one that is no longer needed; its
 //   name is durable before its first record counts.
@@ -65,6 +66,7 @@ class ToyLog {
 
   Status new_segment();
   Status write_header(std::uint64_t folding, std::uint64_t folded, std::uint32_t chain);  // durably
+  Status read_header(Header& header);
   Status write_words();
   Status read_records(std::vector<Record>& out, std::vector<std::string>& names);
   void apply(const Record& record);
@@ -79,6 +81,8 @@ class ToyLog {
   std::uint64_t folded_ = 0;
   std::uint32_t chain_ = 0;         // checksum of the record of epoch_
   std::uint32_t folded_chain_ = 0;  // and of that of folded_
+  std::uint64_t headers_ = 0;       // that were written
+  std::uint64_t header_ = 1;        // the place of the one that counts
   FileSystem::File base_ = -1;
   FileSystem::File segment_ = -1;
   std::uint64_t number_ = 0;                                  // of the segment

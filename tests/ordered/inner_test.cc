@@ -159,7 +159,7 @@ TEST_F(InnerNodes, AHeirThatIsNotListedTakesThePlace) {
   }
 }
 
-// What Start leaves out is not there, and a search finds the same leaves.
+// A search that skips the upper levels finds the same leaves.
 template <Start kStart>
 void expect_leaves_without_upper_levels() {
   constexpr std::uint32_t kLeaves = 100;

@@ -19,7 +19,8 @@ using test::must;
 struct Trial {
   ToyBug bug = ToyBug::none;
   std::uint64_t failing_call = 0;  // of those after the creation
-  bool damages = false;            // a byte of the log, before the recovery
+  bool forgets = false;            // what was written before it
+  bool damages = false;            // a byte of each segment, before the recovery
   bool second_failure = false;
 };
 
@@ -28,6 +29,8 @@ struct History {
   std::vector<ToyLog::Words> cuts;
   std::size_t durable = 0;
   bool created = false;
+  std::uint64_t calls = 0;  // after the creation
+  mutable std::uint64_t recovered = 0;
 };
 
 void work(SimFileSystem& files, const Trial& trial, History& history) {
@@ -36,7 +39,8 @@ void work(SimFileSystem& files, const Trial& trial, History& history) {
   history.cuts.push_back(log.words());
   must(log.create());
   history.created = true;
-  if (trial.failing_call != 0) files.fail_call(trial.failing_call);
+  const std::uint64_t before = files.changes();
+  files.fail_call(trial.failing_call, trial.forgets);
   for (int epoch = 1; epoch <= 9; ++epoch) {
     for (int i = 0; i < 3; ++i) log.put(random() % ToyLog::kWords, random());
     for (int attempt = 0; attempt < 3; ++attempt) {
@@ -49,9 +53,10 @@ void work(SimFileSystem& files, const Trial& trial, History& history) {
     }
     if (epoch % 3 == 0) (void)log.fold();  // a fold that failed is made up for by the next
   }
+  history.calls = files.changes() - before;
 }
 
-// Changes a byte of the first record of the last segment but one.
+// Changes a byte of the first record of each segment.
 void damage(SimFileSystem& files) {
   std::vector<std::string> names;
   if (!files.list("log", [&](std::string_view name) { names.emplace_back(name); }).ok()) return;
@@ -73,6 +78,7 @@ std::string verdict(SimFileSystem& files, const Trial& trial, const History& his
   // What a damage takes away may be refused or be older, but it is never a mixture.
   if (trial.damages && recovered == StatusCode::untrusted) return {};
   if (!recovered.ok()) return "recover: " + std::string(recovered.message());
+  ++history.recovered;
   const std::size_t first = trial.damages ? 0 : history.durable;
   for (std::size_t i = first; i < history.cuts.size(); ++i) {
     if (log.words() != history.cuts[i]) continue;
@@ -94,9 +100,12 @@ std::string replayed() {
   return image != nullptr ? image : "";
 }
 
-DiskReport explore(const Trial& trial, const std::string& replay = replayed()) {
-  History history;
-  const DiskExploration exploration{.second_failure = trial.second_failure ? 5U : 0U,
+DiskReport explore(const Trial& trial, History& history, const std::string& replay = replayed()) {
+  history = {};
+  // After a failure the same images as without one are of less interest.
+  const DiskExploration exploration{.all_below = trial.failing_call != 0 ? 16U : 64U,
+                                    .random = trial.failing_call != 0 ? 4U : 12U,
+                                    .second_failure = trial.second_failure ? 5U : 0U,
                                     .replay = replay};
   return explore_disk(
       exploration, [&](SimFileSystem& files) { work(files, trial, history); },
@@ -104,7 +113,8 @@ DiskReport explore(const Trial& trial, const std::string& replay = replayed()) {
 }
 
 TEST(DiskExplorer, AcceptsALogThatIsRight) {
-  const DiskReport report = explore({.second_failure = true});
+  History history;
+  const DiskReport report = explore({.second_failure = true}, history);
   EXPECT_EQ(report.failures, 0) << report.first_failure;
   if (!replayed().empty()) return;
   EXPECT_GT(report.points, 60);
@@ -113,11 +123,17 @@ TEST(DiskExplorer, AcceptsALogThatIsRight) {
 }
 
 TEST(DiskExplorer, AcceptsItAfterAFailureOfEachCall) {
-  std::uint64_t images = 0;
-  for (std::uint64_t call = 1; call <= 60; ++call) {
-    const DiskReport report = explore({.failing_call = call});
-    EXPECT_EQ(report.failures, 0) << "call " << call << ": " << report.first_failure;
-    images += report.images;
+  History history;
+  std::uint64_t images = explore({}, history).images;
+  const std::uint64_t calls = history.calls;
+  EXPECT_GT(calls, 80);
+  for (std::uint64_t call = 1; call <= calls; ++call) {
+    for (const bool forgets : {false, true}) {
+      if (forgets && call % 3 != 0) continue;
+      const DiskReport report = explore({.failing_call = call, .forgets = forgets}, history);
+      EXPECT_EQ(report.failures, 0) << "call " << call << ": " << report.first_failure;
+      images += report.images;
+    }
   }
   if (replayed().empty()) {
     EXPECT_GT(images, 20'000);
@@ -125,26 +141,32 @@ TEST(DiskExplorer, AcceptsItAfterAFailureOfEachCall) {
 }
 
 TEST(DiskExplorer, AcceptsItWithADamagedLog) {
-  const DiskReport report = explore({.damages = true});
+  History history;
+  const DiskReport report = explore({.damages = true}, history);
   EXPECT_EQ(report.failures, 0) << report.first_failure;
+  if (!replayed().empty()) return;
+  EXPECT_GT(history.recovered, 30);                  // to a state, older or not
+  EXPECT_LT(history.recovered, report.images - 30);  // and some are refused
 }
 
 TEST(DiskExplorer, ReplaysOneImage) {
   const Trial trial{.bug = ToyBug::acknowledges_before_sync};
-  const DiskReport report = explore(trial, "");
+  History history;
+  const DiskReport report = explore(trial, history, "");
   ASSERT_GT(report.failures, 1);
   const std::string image = report.first_failure.substr(0, report.first_failure.find(':'));
-  const DiskReport again = explore(trial, image);
+  const DiskReport again = explore(trial, history, image);
   EXPECT_EQ(again.images, 1);
   EXPECT_EQ(again.first_failure, report.first_failure);
 }
 
 // Each bug shows in one of these trials.
 bool noticed(ToyBug bug) {
-  if (explore({.bug = bug}).failures != 0) return true;
-  if (explore({.bug = bug, .damages = true}).failures != 0) return true;
+  History history;
+  const auto fails = [&](const Trial& trial) { return explore(trial, history, "").failures != 0; };
+  if (fails({.bug = bug}) || fails({.bug = bug, .damages = true})) return true;
   for (std::uint64_t call = 1; call <= 30; ++call) {
-    if (explore({.bug = bug, .failing_call = call}).failures != 0) return true;
+    if (fails({.bug = bug, .failing_call = call})) return true;
   }
   return false;
 }
