@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Runs the papers' evaluations, and writes their tables into docs/design/evaluation.md.
 
-  scripts/evaluation.py [NAME ...]    ordered, hash, growing, skiplist, versions; all, if none is given
+  scripts/evaluation.py [NAME ...]
+
+A name is ordered, hash, growing, skiplist or versions; without one all run.
 
 The exit status is that of a program that failed.
 """

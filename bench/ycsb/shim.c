@@ -166,13 +166,14 @@ static perdure_change merge(void* context, const void* before, size_t before_siz
   update* self = context;
   const unsigned char* old = before;
   const unsigned char* changes = self->changes->data;
+  self->bad = false;  // of an attempt before this one
+  self->memory = false;
   if (old == NULL) {
     return PERDURE_CHANGE_NONE;
   }
   field each;
   field other;
   bool enough = true;
-  self->bad = false;
   self->record.size = 0;
   const unsigned char* at = old;
   while (next_field(&at, old + before_size, &each, &self->bad)) {
