@@ -28,12 +28,8 @@ Times run(const OrderedScheme& scheme, std::uint64_t items) {
   bench::MemoryHeap memory;
   open_for(memory, 2 * items);
   const std::unique_ptr<OrderedMap> map = scheme.make(memory);
-  const auto insert = [&](std::uint64_t n) {
-    const Word key = uniform_key(n);
-    return must(map->insert(key, value_of(key, 0)));
-  };
   for (std::uint64_t n = 0; n < items; ++n) {
-    require(insert(n), "a key was present before its insert");
+    require(insert_entry(*map, n), "a key was present before its insert");
   }
   Times ns{};
   const std::uint64_t blocks = std::max(items / kPart / (2 * kBlock), std::uint64_t{1});
@@ -50,14 +46,12 @@ Times run(const OrderedScheme& scheme, std::uint64_t items) {
     });
     for (const Kind kind : {unfenced, whole}) {
       write_back(memory, kind == whole);
-      add(kind, [&](std::uint64_t i) { return insert(fresh + i); });
+      add(kind, [&](std::uint64_t i) { return insert_entry(*map, fresh + i); });
       fresh += kBlock;
     }
   }
   for (std::uint64_t n = items; n < fresh; ++n) {
-    Word value = 0;
-    const Word key = uniform_key(n);
-    require(map->find(key, value) && value == value_of(key, 0), "an entry is lost");
+    require(read_entry(*map, n), "an entry is lost");
   }
   return ns;
 }

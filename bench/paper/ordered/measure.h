@@ -30,6 +30,21 @@ inline Word value_of(Word key, std::uint64_t generation) noexcept { return key *
 // Whether it is a value of the key: of generation 0 or 1.
 inline bool is_of(Word value, Word key) noexcept { return value - key * 2 <= 1; }
 
+// The operations on the n-th entry.
+inline bool insert_entry(OrderedMap& map, std::uint64_t n) {
+  const Word key = uniform_key(n);
+  return must(map.insert(key, value_of(key, 0)));
+}
+inline bool read_entry(OrderedMap& map, std::uint64_t n) {
+  const Word key = uniform_key(n);
+  Word value = 0;
+  return map.find(key, value) && is_of(value, key);
+}
+inline bool update_entry(OrderedMap& map, std::uint64_t n) {
+  const Word key = uniform_key(n);
+  return must(map.update(key, value_of(key, 1)));
+}
+
 // Opens a heap that `items` entries of every map fit in.
 inline void open_for(bench::MemoryHeap& memory, std::uint64_t items) {
   constexpr std::uint64_t kBytesPerItem = 180;  // WORT takes the most

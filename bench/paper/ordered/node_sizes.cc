@@ -25,20 +25,13 @@ std::vector<Figure> run(const EngineRow& row, std::uint64_t items, Phase phase,
   bench::MemoryHeap memory;
   open_for(memory, 2 * items);
   const std::unique_ptr<PhastMap> map = PhastMap::make(memory, row, options);
-  const auto insert = [&](std::uint64_t n) {
-    const Word key = uniform_key(n);
-    return must(map->insert(key, value_of(key, 0)));
-  };
   for (std::uint64_t n = 0; n < items; ++n) {
-    require(insert(n), "a key was present before its insert");
+    require(insert_entry(*map, n), "a key was present before its insert");
   }
   std::vector<Figure> figures;
-  figures.push_back(phase(items, [&](std::uint64_t i) { return insert(items + i); }));
-  figures.push_back(phase(items, [&](std::uint64_t i) {
-    const Word key = uniform_key(scatter(i, 2 * items));
-    Word value = 0;
-    return map->find(key, value) && value == value_of(key, 0);
-  }));
+  figures.push_back(phase(items, [&](std::uint64_t i) { return insert_entry(*map, items + i); }));
+  figures.push_back(
+      phase(items, [&](std::uint64_t i) { return read_entry(*map, scatter(i, 2 * items)); }));
   require(map->stats().entries == 2 * items, "the number of items is wrong");
   map->must_be_sound();
   return figures;

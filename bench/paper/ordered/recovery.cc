@@ -122,8 +122,7 @@ void dram_bytes(const OrderedOptions& options, Report& report) {
   open_for(memory, items);
   const std::unique_ptr<PhastMap> map = PhastMap::make(memory, rows::phast);
   for (std::uint64_t n = 0; n < items; ++n) {
-    const Word key = uniform_key(n);
-    require(must(map->insert(key, value_of(key, 0))), "a key was present before its insert");
+    require(insert_entry(*map, n), "a key was present before its insert");
   }
   const EngineStats stats = map->stats();
   require(stats.entries == items, "the number of items is wrong");

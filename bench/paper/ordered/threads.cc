@@ -27,19 +27,9 @@ class Shared {
     map_ = PhastMap::make(memory_, rows::phast);
   }
 
-  bool insert(std::uint64_t n) {
-    const Word key = uniform_key(n);
-    return must(map_->insert(key, value_of(key, 0)));
-  }
-  bool read(std::uint64_t n) {
-    const Word key = uniform_key(n);
-    Word value = 0;
-    return map_->find(key, value) && is_of(value, key);
-  }
-  bool update(std::uint64_t n) {
-    const Word key = uniform_key(n);
-    return must(map_->update(key, value_of(key, 1)));
-  }
+  bool insert(std::uint64_t n) { return insert_entry(*map_, n); }
+  bool read(std::uint64_t n) { return read_entry(*map_, n); }
+  bool update(std::uint64_t n) { return update_entry(*map_, n); }
   Figure load(std::uint64_t records, std::uint32_t threads) {
     return measure(records, threads, [this](std::uint64_t n) { return insert(n); });
   }

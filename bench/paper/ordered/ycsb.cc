@@ -26,19 +26,9 @@ class Records {
     map_ = scheme.make(memory_);
   }
 
-  bool insert() {
-    const Word key = uniform_key(records_++);
-    return must(map_->insert(key, value_of(key, 0)));
-  }
-  bool read(std::uint64_t record) {
-    const Word key = uniform_key(record);
-    Word value = 0;
-    return map_->find(key, value) && is_of(value, key);
-  }
-  bool update(std::uint64_t record) {
-    const Word key = uniform_key(record);
-    return must(map_->update(key, value_of(key, 1)));
-  }
+  bool insert() { return insert_entry(*map_, records_++); }
+  bool read(std::uint64_t record) { return read_entry(*map_, record); }
+  bool update(std::uint64_t record) { return update_entry(*map_, record); }
   bool scan(std::uint64_t record, std::uint64_t limit) {
     const Word from = uniform_key(record);
     Word last = from;
