@@ -53,7 +53,7 @@ Status too_long(std::string_view path) noexcept {
                         static_cast<int>(path.size()), path.data(), PATH_MAX);
 }
 
-// Calls call(path) again while a signal interrupts it.
+// Calls call() again while a signal interrupts it.
 template <class Call>
 auto repeated(Call call) noexcept {
   auto result = call();

@@ -9,7 +9,8 @@
 //   written before it, although read() may still return it: write it again, elsewhere, before the
 //   next sync().
 //
-// Errors: every message names the path. not_found, exists, pool_full (no space), io.
+// Errors: every message names the path. not_found, exists, pool_full (no space), invalid_argument
+//   (a path that is too long), io.
 // Thread safety: distinct files may be used from distinct threads.
 #pragma once
 

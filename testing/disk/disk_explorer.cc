@@ -54,14 +54,13 @@ class Explorer {
     const bool again = depth_ == 0 && exploration_.second_failure != 0 &&
                        (report_.images % exploration_.second_failure == 0 ||
                         exploration_.replay.starts_with(name + "."));
-    std::string wrong;
     if (again) {
       SimFileSystem copy = image;
       ++depth_;
       follow(copy, name + ".", [&] { (void)verdict_(copy); });
       --depth_;
     }
-    wrong = verdict_(image);
+    const std::string wrong = verdict_(image);
     if (wrong.empty()) return;
     if (report_.failures++ == 0) report_.first_failure = name + ": " + wrong;
   }

@@ -144,8 +144,11 @@ TEST_F(FileSystemTest, ErrorsNameTheFileAndTheReason) {
             StatusCode::invalid_argument);
   // An error of an open file has the name that it has now.
   const FileSystem::File file = must(files_.open(at("file"), Open::fresh));
-  ::close(file);
-  EXPECT_EQ(code_of(files_.size(file)), StatusCode::io);
+  must(files_.rename(at("file"), at("renamed")));
+  const Status refused = files_.allocate(file, 0, 0);
+  files_.close(file);
+  EXPECT_EQ(refused.code(), StatusCode::io);
+  EXPECT_EQ(refused.message(), at("renamed") + ": cannot reserve space: Invalid argument");
 }
 
 TEST_F(FileSystemTest, AFullDiskIsPoolFull) {
