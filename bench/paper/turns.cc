@@ -29,6 +29,10 @@ void Turns::print_rates(const std::string& title, Report& report) const {
     for (std::size_t phase = 0; phase < phases.size(); ++phase) {
       const std::vector<double> values = rates(s, phase);
       const auto [least, most] = std::ranges::minmax(values);
+      if (most == 0) {  // the scheme cannot do this
+        cells.emplace_back("-");
+        continue;
+      }
       cells.push_back(fmt::format("{:.2f} ({:.2f} to {:.2f})", median(values), least, most));
     }
     report.row(cells);
@@ -42,6 +46,10 @@ void Turns::print_ratios(const std::string& title, Report& report) const {
     for (std::size_t phase = 0; phase < phases.size(); ++phase) {
       const std::vector<double> ours = rates(0, phase);
       const std::vector<double> theirs = rates(s, phase);
+      if (theirs.front() == 0) {
+        cells.emplace_back("-");
+        continue;
+      }
       std::vector<double> ratios;
       for (std::size_t turn = 0; turn < ours.size(); ++turn) {
         ratios.push_back(ours[turn] / theirs[turn]);

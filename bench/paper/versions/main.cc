@@ -3,11 +3,9 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <exception>
 #include <numeric>
 #include <random>
@@ -15,14 +13,17 @@
 #include <thread>
 #include <vector>
 
+#include "bench/paper/program.h"
+#include "bench/paper/turns.h"
 #include "bench/paper/versions/store.h"
 
 namespace perdure::paper::versions {
 
 namespace {
 
-struct Options {
+struct StoreOptions {
   std::uint64_t keys = 1'000'000;
+  std::uint32_t runs = 3;
   std::vector<unsigned> threads = {1, 2};
   std::string folder = "/dev/shm";
   std::vector<std::string> only;
@@ -96,9 +97,9 @@ struct Workload {
 struct Figures {
   double insert = 0, remove = 0, find = 0, history = 0;  // million a second
   double snapshot = 0;                                   // million keys a second
-  double dead = 0;    // million dead keys a second that a snapshot passes over
-  double reopen = 0;  // seconds; 0: the store does not survive
-  double cold_find = 0;
+  double dead = 0;                      // million dead keys a second that a snapshot passes over
+  double reopen = 0;                    // seconds; 0: the store does not survive
+  double cold_find = 0, warm_find = 0;  // the first finds after it, and the same again
   double medium_bytes = 0, dram_bytes = 0;  // per key
 };
 
@@ -135,6 +136,7 @@ class Run {
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
       out.reopen = took.count();
       out.cold_find = rate(n, finds());
+      out.warm_find = rate(n, finds());
     }
     return out;
   }
@@ -261,52 +263,92 @@ class Run {
   std::uint64_t last_ = 0;
 };
 
-void figures(const Options& options) {
-  const Workload work(options.keys);
-  fmt::print(
-      "| store | threads | insert | remove | find | history | snapshot | dead keys | reopen, s "
-      "| find then | medium B/key | DRAM B/key "
-      "|\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
-  for (const unsigned threads : options.threads) {
-    for (const Named& named : kStores) {
-      const bool wanted =
-          options.only.empty() ||
-          std::find(options.only.begin(), options.only.end(), named.name) != options.only.end();
-      if (!wanted) continue;
-      const std::string path =
-          fmt::format("{}/perdure-paper-versions.{}", options.folder, ::getpid());
-      const auto remove_files = [&] {
-        for (const char* suffix : {"", "-wal", "-shm"}) ::unlink((path + suffix).c_str());
-      };
-      remove_files();
-      const Figures f = Run(named, path, work, threads).all();
-      remove_files();
-      fmt::print(
-          "| {} | {} | {:.3f} | {:.3f} | {:.3f} | {:.3f} | {:.2f} | {:.2f} | {:.3f} | {:.3f} "
-          "| {:.0f} | {:.0f} |\n",
-          named.name, threads, f.insert, f.remove, f.find, f.history, f.snapshot, f.dead, f.reopen,
-          f.cold_find, f.medium_bytes, f.dram_bytes);
-      std::fflush(stdout);
+Figures measure(const StoreOptions& options, const Named& named, const Workload& work,
+                unsigned threads) {
+  const std::string path = fmt::format("{}/perdure-paper-versions.{}", options.folder, ::getpid());
+  const auto remove_files = [&] {
+    for (const char* suffix : {"", "-wal", "-shm"}) ::unlink((path + suffix).c_str());
+  };
+  remove_files();
+  const Figures figures = Run(named, path, work, threads).all();
+  remove_files();
+  return figures;
+}
+
+// What a reopen takes, and the memory: the medians. Finds after the reopen by those before are of
+// the same turn.
+void print_reopens(const std::string& title, const std::vector<Named>& stores,
+                   const std::vector<std::vector<Figures>>& runs, Report& report) {
+  report.heading(title, {"store", "reopen, s", "finds before ÷ after", "÷ the second after",
+                         "medium, B/key", "DRAM, B/key"});
+  for (std::size_t s = 0; s < stores.size(); ++s) {
+    std::vector<double> reopen, cold, warm;
+    for (const Figures& figures : runs[s]) {
+      if (figures.reopen == 0) continue;
+      reopen.push_back(figures.reopen);
+      cold.push_back(figures.find / figures.cold_find);
+      warm.push_back(figures.find / figures.warm_find);
     }
+    if (reopen.empty()) continue;
+    const Figures& last = runs[s].back();
+    report.row({stores[s].name, fmt::format("{:.3f}", median(reopen)),
+                fmt::format("{:.2f}", median(cold)), fmt::format("{:.2f}", median(warm)),
+                fmt::format("{:.0f}", last.medium_bytes), fmt::format("{:.0f}", last.dram_bytes)});
+  }
+}
+
+void figures(const StoreOptions& options) {
+  const Workload work(options.keys);
+  std::vector<Named> stores;
+  for (const Named& named : kStores) {
+    if (options.only.empty() || std::ranges::count(options.only, std::string(named.name)) != 0) {
+      stores.push_back(named);
+    }
+  }
+  for (const unsigned threads : options.threads) {
+    Turns turns{.kind = "store",
+                .schemes = names_of(stores),
+                .phases = {"insert", "remove", "find", "history", "snapshot", "dead keys",
+                           "find after a reopen", "the same again"}};
+    std::vector<std::vector<Figures>> runs(stores.size());
+    turns.take(options.runs, [&](std::size_t s) {
+      const Figures& f = runs[s].emplace_back(measure(options, stores[s], work, threads));
+      std::vector<Figure> figures;
+      for (const double mops :
+           {f.insert, f.remove, f.find, f.history, f.snapshot, f.dead, f.cold_find, f.warm_find}) {
+        figures.push_back({.mops = mops});
+      }
+      return figures;
+    });
+    Report report;
+    const std::string title = fmt::format("threads: {}", threads);
+    turns.print_rates(fmt::format("Million operations or keys/s, {}", title), report);
+    turns.print_ratios(fmt::format("`{}` by the others, {}", stores.front().name, title), report);
+    print_reopens(fmt::format("Reopening and memory, {}", title), stores, runs, report);
+    fmt::print("{}", report.text);
+    std::fflush(stdout);
   }
 }
 
 int run(int argc, char** argv) {
-  Options options;
+  StoreOptions options;
   CLI::App app(
       "Measures section V (one node) of the multi-version store's paper and prints Markdown:\n"
       "N inserts and N removals in another order, with a tag after each; a snapshot in which all\n"
       "keys are dead; N inserts of other keys; N finds and N histories of the 2N keys, at random\n"
-      "versions; a snapshot per thread; close, and open with as many threads; N finds again. The\n"
+      "versions; a snapshot per thread; close, and open with as many threads; N finds twice. The\n"
       "unit is a million operations a second, for snapshots a million keys. With one thread all\n"
       "results are checked.",
       "perdure-paper-versions");
-  app.add_option("--keys", options.keys, "number of keys, N")
-      ->check(CLI::Range(1'000, 100'000'000))
-      ->capture_default_str();
+  declare_count(app, "--keys", options.keys, "number of keys, N", 1'000);
+  declare_runs(app, options.runs);
   app.add_option("--threads", options.threads, "numbers of threads")->delimiter(',');
   app.add_option("--folder", options.folder, "folder for files")->capture_default_str();
-  app.add_option("--only", options.only, "stores, by name")->delimiter(',');
+  std::vector<std::string> known;
+  for (const Named& named : kStores) known.emplace_back(named.name);
+  app.add_option("--only", options.only, "stores, by name; the first is compared with the others")
+      ->delimiter(',')
+      ->check(CLI::IsMember(known));
   CLI11_PARSE(app, argc, argv);
   figures(options);
   return 0;
