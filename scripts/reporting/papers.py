@@ -263,7 +263,8 @@ def skiplist(engine, flushes, insert, erase, by_latency, throughput, sources):
 
 def versions():
     def one_thread(other, column):
-        return rates("versions", "", "pskiplist", other, column, threads="1")
+        return rates("versions", "Million operations or keys/s, threads: 1", "pskiplist", other,
+                     column, ratios="`pskiplist` by the others, threads: 1")
     return [Claim("SQLiteReg, insert, one thread", 1.35, 1.35,
                   "| 2 | insert and remove by SQLiteReg, one thread | 1.35 |",
                   one_thread("SQLiteReg", "insert")),
