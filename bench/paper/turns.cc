@@ -46,7 +46,7 @@ void Turns::print_ratios(const std::string& title, Report& report) const {
     for (std::size_t phase = 0; phase < phases.size(); ++phase) {
       const std::vector<double> ours = rates(0, phase);
       const std::vector<double> theirs = rates(s, phase);
-      if (theirs.front() == 0) {
+      if (ours.front() == 0 || theirs.front() == 0) {
         cells.emplace_back("-");
         continue;
       }

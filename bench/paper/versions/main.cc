@@ -275,8 +275,8 @@ Figures measure(const StoreOptions& options, const Named& named, const Workload&
   return figures;
 }
 
-// What a reopen takes, and the memory: the medians. Finds after the reopen by those before are of
-// the same turn.
+// What a reopen takes: the medians. The rate of finds before it by that after it is of one turn.
+// The memory is that of the last turn.
 void print_reopens(const std::string& title, const std::vector<Named>& stores,
                    const std::vector<std::vector<Figures>>& runs, Report& report) {
   report.heading(title, {"store", "reopen, s", "finds before ÷ after", "÷ the second after",
@@ -291,9 +291,12 @@ void print_reopens(const std::string& title, const std::vector<Named>& stores,
     }
     if (reopen.empty()) continue;
     const Figures& last = runs[s].back();
+    const auto bytes = [](double per_key) {
+      return per_key == 0 ? std::string("-") : fmt::format("{:.0f}", per_key);
+    };
     report.row({stores[s].name, fmt::format("{:.3f}", median(reopen)),
                 fmt::format("{:.2f}", median(cold)), fmt::format("{:.2f}", median(warm)),
-                fmt::format("{:.0f}", last.medium_bytes), fmt::format("{:.0f}", last.dram_bytes)});
+                bytes(last.medium_bytes), bytes(last.dram_bytes)});
   }
 }
 
