@@ -15,6 +15,7 @@
 #include <new>
 
 #include "platform/shared_call.h"
+#include "platform/store_tracker.h"
 
 namespace perdure {
 
@@ -171,6 +172,32 @@ struct RealPlatform::PagePools {
   std::uint64_t last_id = 0;
 };
 constinit RealPlatform::PagePools RealPlatform::page_pools;
+
+void RealPlatform::store_tracked(std::uint64_t& word, std::uint64_t value) noexcept {
+  auto& slot = tracker_->begin(&word, sizeof(word));
+  std::atomic_ref(word).store(value, std::memory_order_release);
+  tracker_->end(slot, &word, sizeof(word));
+}
+
+bool RealPlatform::exchange_tracked(std::uint64_t& word, std::uint64_t& expected,
+                                    std::uint64_t desired) noexcept {
+  auto& slot = tracker_->begin(&word, sizeof(word));
+  const bool same = machine::exchange_word(word, expected, desired);
+  tracker_->end(slot, &word, sizeof(word));
+  return same;
+}
+
+void RealPlatform::copy_tracked(void* dst, const void* src, std::size_t n) noexcept {
+  tracker_->in_pieces(dst, n, [&](std::size_t at, std::size_t piece) {
+    std::memcpy(static_cast<std::byte*>(dst) + at, static_cast<const std::byte*>(src) + at, piece);
+  });
+}
+
+void RealPlatform::zero_tracked(void* dst, std::size_t n) noexcept {
+  tracker_->in_pieces(dst, n, [&](std::size_t at, std::size_t piece) {
+    std::memset(static_cast<std::byte*>(dst) + at, 0, piece);
+  });
+}
 
 void RealPlatform::enter_page_pools() noexcept {
   // A child of fork owns no pool, and no thread of it could release the latch.

@@ -20,6 +20,9 @@
 
 namespace perdure {
 
+template <class P>
+class StoreTracker;
+
 // What a write-back is on the medium of this pool.
 enum class FlushMode : std::uint8_t {
   none,        // `process`: nothing
@@ -149,23 +152,31 @@ class RealPlatform {
   void store(std::uint64_t& word, std::uint64_t value) noexcept {
     announce_store();
     count_word(&word);
+    if (tracker_ != nullptr) [[unlikely]]
+      return store_tracked(word, value);
     std::atomic_ref(word).store(value, std::memory_order_release);
   }
   [[gnu::always_inline]] bool compare_exchange(std::uint64_t& word, std::uint64_t& expected,
                                                std::uint64_t desired) noexcept {
     announce_store();
     count_word(&word);
+    if (tracker_ != nullptr) [[unlikely]]
+      return exchange_tracked(word, expected, desired);
     return machine::exchange_word(word, expected, desired);
   }
   void copy(void* dst, const void* src, std::size_t n) noexcept {
     announce_store();
     count_range(dst, n);
+    if (tracker_ != nullptr) [[unlikely]]
+      return copy_tracked(dst, src, n);
     // No other thread can reach this memory yet; the publishing store orders the copy.
     std::memcpy(dst, src, n);
   }
   void zero(void* dst, std::size_t n) noexcept {
     announce_store();
     count_range(dst, n);
+    if (tracker_ != nullptr) [[unlikely]]
+      return zero_tracked(dst, n);
     std::memset(dst, 0, n);
   }
 
@@ -219,6 +230,9 @@ class RealPlatform {
   // The error of every call on a poisoned pool; it names the file.
   Status failure() const noexcept;
   void watch_stores(StoreWatch* watch) noexcept { watch_.store(watch); }
+  // From now on every store, copy, zero and compare_exchange is tracked. Call it before the pool is
+  // shared. The tracker must stay valid.
+  void track_stores(StoreTracker<RealPlatform>& tracker) noexcept { tracker_ = &tracker; }
 
   // --- DRAM side ---
   // Returns a bit for each byte of a line that equals `byte`. Other threads write
@@ -282,6 +296,12 @@ class RealPlatform {
     if (StoreWatch* watch = watch_.load(std::memory_order_acquire)) [[unlikely]]
       watch->before_store();
   }
+  // Out of line: pools that are not cut must not pay for them.
+  void store_tracked(std::uint64_t& word, std::uint64_t value) noexcept;
+  bool exchange_tracked(std::uint64_t& word, std::uint64_t& expected,
+                        std::uint64_t desired) noexcept;
+  void copy_tracked(void* dst, const void* src, std::size_t n) noexcept;
+  void zero_tracked(void* dst, std::size_t n) noexcept;
   // Consecutive words of one line count once.
   static void count_word(const void* word) noexcept {
     auto& state = detail::thread_state;
@@ -326,6 +346,7 @@ class RealPlatform {
   void enter_page_pools() noexcept;
   const char* tell_failure() const noexcept;
 
+  StoreTracker<RealPlatform>* tracker_ = nullptr;
   FlushMode mode_ = FlushMode::none;
   FlushInstruction instruction_{};
   std::uint64_t latency_ticks_ = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "index/engine_table.h"
@@ -53,6 +54,9 @@ class PoolImpl final : private PoolMaps {
   Expected<bool> run_background();
   Status close(const CloseOptions& options);
   Background<RealPlatform>& background() noexcept { return core_.background(); }
+  // For tests, of a pool without background threads, before threads use it: tracks its stores.
+  std::span<std::byte> memory() noexcept { return {storage_.base(), storage_.size()}; }
+  RealPlatform& platform() noexcept { return platform_; }
 
  private:
   // One used line of the root directory. A map that could not be recovered keeps its reason here.

@@ -23,6 +23,7 @@
 #include "perdure/stats.h"
 #include "platform/platform.h"
 #include "platform/storage.h"
+#include "platform/store_tracker.h"
 #include "testing/sim/sim_memory.h"
 
 namespace perdure::testing {
@@ -167,7 +168,7 @@ class SimPlatform {
   static void park(const Atomic<std::uint32_t>&, std::uint32_t) noexcept { step(StepKind::read); }
   static void unpark(Atomic<std::uint32_t>&) noexcept { step(StepKind::read); }
 
-  explicit SimPlatform(SimMemory& memory) : memory_(memory) {}
+  explicit SimPlatform(SimMemory& memory) : memory_(memory), tracker_(tracks_new) {}
   SimPlatform(const SimPlatform&) = delete;
   SimPlatform& operator=(const SimPlatform&) = delete;
 
@@ -183,36 +184,45 @@ class SimPlatform {
   }
   std::uint64_t peek(const std::uint64_t& word) const noexcept { return load(word); }
   void store(std::uint64_t& word, std::uint64_t value) noexcept {
+    const Tracked tracked(*this, &word, sizeof(word));
     step(StepKind::store);
     access(&word, sizeof(word));
-    before_store();
+    tracked.before_store();
     memory_.store(&word, value);
   }
   bool compare_exchange(std::uint64_t& word, std::uint64_t& expected,
                         std::uint64_t desired) noexcept {
+    const Tracked tracked(*this, &word, sizeof(word));
     step(StepKind::store);
     access(&word, sizeof(word));
     if (word != expected) {
       expected = word;
       return false;
     }
-    before_store();
+    tracked.before_store();
     memory_.store(&word, desired);
     return true;
   }
   void copy(void* dst, const void* src, std::size_t n) noexcept {
-    step(StepKind::store);
-    access(src, n);
-    access(dst, n);
-    before_store();
-    memory_.copy(dst, src, n);
+    in_pieces(dst, n, [&](std::size_t at, std::size_t piece) {
+      const auto* from = static_cast<const std::byte*>(src) + at;
+      auto* to = static_cast<std::byte*>(dst) + at;
+      access(from, piece);
+      access(to, piece);
+      memory_.copy(to, from, piece);
+    });
   }
   void zero(void* dst, std::size_t n) noexcept {
-    step(StepKind::store);
-    access(dst, n);
-    before_store();
-    memory_.zero(dst, n);
+    in_pieces(dst, n, [&](std::size_t at, std::size_t piece) {
+      auto* to = static_cast<std::byte*>(dst) + at;
+      access(to, piece);
+      memory_.zero(to, piece);
+    });
   }
+  // As RealPlatform::track_stores().
+  void track_stores(StoreTracker<SimPlatform>& tracker) noexcept { tracker_ = &tracker; }
+  // The tracker of platforms that are made from now on; null: none.
+  static inline StoreTracker<SimPlatform>* tracks_new = nullptr;
 
   // --- persistence ---
   template <FixedString Name>
@@ -355,6 +365,45 @@ class SimPlatform {
  private:
   static constexpr std::uint32_t kFirstWorker = 32;
   static constexpr std::uint64_t kMaxPauses = 1'000'000;
+  // Within its scope the store of a tracked pool takes place. A watch has stored before, because
+  // stores do not nest.
+  class Tracked {
+   public:
+    Tracked(SimPlatform& platform, const void* p, std::size_t n) noexcept
+        : platform_(platform), tracker_(platform.tracker_), p_(p), n_(n) {
+      if (tracker_ == nullptr) return;
+      platform_.before_store();
+      slot_ = &tracker_->begin(p, n);
+    }
+    ~Tracked() {
+      if (tracker_ != nullptr) tracker_->end(*slot_, p_, n_);
+    }
+    void before_store() const noexcept {
+      if (tracker_ == nullptr) platform_.before_store();
+    }
+    Tracked(const Tracked&) = delete;
+    Tracked& operator=(const Tracked&) = delete;
+
+   private:
+    SimPlatform& platform_;
+    StoreTracker<SimPlatform>* tracker_;
+    StoreTracker<SimPlatform>::Slot* slot_ = nullptr;
+    const void* p_;
+    std::size_t n_;
+  };
+  template <class F>
+  void in_pieces(void* dst, std::size_t n, F&& write) noexcept {
+    if (tracker_ == nullptr) {
+      step(StepKind::store);
+      before_store();
+      return write(0, n);
+    }
+    before_store();
+    tracker_->in_pieces(dst, n, [&](std::size_t at, std::size_t piece) {
+      step(StepKind::store);
+      write(at, piece);
+    });
+  }
   void before_store() noexcept {
     if (watch_ != nullptr) watch_->before_store();
   }
@@ -366,6 +415,7 @@ class SimPlatform {
   bool durable_ = true;
   bool poisoned_ = false;
   StoreWatch* watch_ = nullptr;
+  StoreTracker<SimPlatform>* tracker_;
 };
 
 static_assert(Platform<SimPlatform>);

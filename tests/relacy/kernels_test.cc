@@ -15,10 +15,12 @@
 #include <streambuf>
 #include <string>
 
+#include "cut_kernels.h"  // which uses it
 #include "index/phast/codec.h"
 #include "index/phast/leaf_table.h"
 #include "index/pskiplist/key_node.h"
 #include "platform/biased_latch.h"
+#include "platform/cut_gate.h"
 #include "platform/shared_call.h"
 #include "reclaim/epoch.h"
 #include "relacy_platform.h"  // last: see there
@@ -608,6 +610,17 @@ TEST(Relacy, GateBesideMutations) {
   expect_right<GateBesideMutations>(10'000);
   expect_red<GateBesideMutations>("a heavy fence that is none", {.heavy_fence = true});
   expect_red<GateBesideMutations>("a mutation that does not ask", {.recheck = true});
+}
+
+TEST(Relacy, CutsBesideStores) {
+  expect_right<CutsBesideStores>(20'000);
+  expect_right<CutsThatWritersEnd>(20'000);
+  expect_right<RoundsOfCuts>(20'000);
+  expect_red<RoundsOfCuts>("no wait for the round before", {.recheck = true});
+  expect_red<RoundsOfCuts>("a heavy fence that is none", {.heavy_fence = true});
+  expect_red<CutsBesideStores>("a heavy fence that is none", {.heavy_fence = true});
+  expect_red<CutsBesideStores>("a store behind the gate", {.order = true});
+  expect_red<CutsThatWritersEnd>("a cut that a writer has ended", {.recheck = true});
 }
 
 TEST(Relacy, W2_TagBesideAWrite) {

@@ -88,7 +88,8 @@ def matches(pattern, files, complaint):
 
 # ---- layers -------------------------------------------------------------------------------------
 
-CORE = {"util", "platform", "background", "heap", "reclaim", "format", "index", "pool", "store"}
+CORE = {"util", "platform", "background", "cut", "heap", "reclaim", "format", "index", "pool",
+        "store"}
 BELOW_INDEX = {"util", "platform", "background", "heap", "reclaim", "format"}
 # What a layer may include besides itself and the public headers. heap and reclaim may include each
 # other in one direction only.
@@ -99,6 +100,7 @@ LAYERS = {
     "heap": {"util", "platform", "reclaim"},
     "reclaim": {"util", "platform", "heap"},
     "background": {"util", "platform"},
+    "cut": {"util", "platform"},
     "format": BELOW_INDEX - {"format"},
     "ordered": {"util", "platform", "reclaim"},
     "engine": BELOW_INDEX | {"index", "ordered"},

@@ -1,0 +1,195 @@
+// CutGate: stops all stores to a pool for some microseconds, so that one thread sees the pool as it
+// is between two stores.
+//
+// WHAT  Writers announce every store to the pool: enter, store, leave. One thread cuts. It waits
+//   until each store that had begun has ended (next_round), or closes the gate: then no store
+//   begins (shut, open). What it reads between shut() and an open() that returns true is the pool
+//   at one moment.
+// LAYOUT  DRAM. A word `state`: odd while the gate is shut, and it never falls. A line per thread
+//   slot with a word `storing`: odd while the thread stores, 0 before its first store.
+// INVARIANTS
+//   cut.G1  From a shut() that returned `done` until the gate opens, no thread is between enter()
+//       and leave().
+//   cut.G2  Every store that entered before next_round() has left when next_round() returns `done`.
+//       Every store that enters later gets a larger number from enter().
+//   cut.G3  open() returns true only if the gate has been shut since shut().
+// OPERATIONS
+//   enter       storing odd, light fence, state. If that is odd: storing even, wait, again.
+//   leave       storing even (release)
+//   next_round  state + 2, heavy fence, then see each word even or changed
+//   shut        state + 1, heavy fence, the same. If a thread does not leave within the limit, the
+//               gate opens again, and shut() returns `busy`.
+//   open        compare-and-swap of the state that shut() set. Any writer that has waited for its
+//               limit does the same. So a thread that cuts and loses its core stops no writer for
+//               longer, and open() then returns false: what was read since shut() is not of one
+//               moment.
+// ORDERING
+//   enter() stores `storing`, passes a light fence and loads `state`; the thread that cuts stores
+//   `state`, passes a heavy fence and loads `storing`. So one of them sees the other (G1, G2).
+//   `storing` even is a release store, and it is loaded with acquire: the stores before it are
+//   visible to the thread that cuts. open() is a release, and enter() loads with acquire.
+//   A slot counts from join() on, which comes before the first `storing` that is odd. Threads that
+//   join raise `used` in turn; the thread that cuts reads it behind its heavy fence.
+// RECOVERY  none: after a crash no thread is inside.
+// PROGRESS  A writer waits at most for its limit each time that the gate is shut; a cut shuts it at
+//   most as often as its limit of tries, with pauses in between. The thread that cuts waits for
+//   writers at most for its limits, and then opens the gate. So a writer that stops inside (it has
+//   lost its core, or it waits for a page) delays the cut, and other writers for these limits only.
+//   Readers never wait.
+#pragma once
+
+#include <atomic>  // memory orders
+#include <cstdint>
+#include <memory>
+#include <new>
+
+#include "platform/platform.h"
+
+namespace perdure {
+
+struct CutLimits {
+  std::uint64_t writer_ns = 100'000;   // a writer opens the gate after that
+  std::uint64_t shut_ns = 30'000;      // shut() gives up. The copies have what is left
+  std::uint64_t round_ns = 2'000'000;  // next_round() gives up
+  std::uint32_t tries = 16;            // a cut gives up
+};
+
+enum class CutStep : std::uint8_t {
+  done,
+  busy,     // a thread has not left within the limit
+  refused,  // the system refused the heavy fence
+  damaged,  // the pool is poisoned, or the log of dirty lines is damaged
+};
+
+template <class P>
+class CutGate {
+ public:
+  struct alignas(kOwnLine) Slot {
+    typename P::template Atomic<std::uint64_t> storing{0};
+    // For StoreTracker. The thread that cuts sets `ring`; the rest is of the thread alone.
+    typename P::template Atomic<typename P::template Atomic<std::uint64_t>*> ring{nullptr};
+    std::uint64_t at = 0;     // in the ring
+    std::uint64_t line = 0;   // the last that the thread has noted
+    std::uint64_t round = 0;  // in which it did
+  };
+
+  static constexpr std::uint64_t kFirstRound = 2;
+
+  explicit CutGate(CutLimits limits = {}) noexcept : limits_(limits) {}
+  // Makes the slots. Returns false if memory is short.
+  bool make(std::uint32_t slots = kMaxThreadSlots) noexcept {
+    slots_.reset(new (std::nothrow) Slot[slots]);
+    return slots_ != nullptr;
+  }
+
+  // --- writers ---
+  Slot& slot(std::uint32_t number) noexcept { return slots_[number]; }
+  // Whether the slot has never entered. Then call join() before enter().
+  static bool fresh(const Slot& slot) noexcept {
+    return slot.storing.load(std::memory_order_relaxed) == 0;
+  }
+  void join(std::uint32_t number) noexcept;
+  // Returns the number of the round.
+  [[gnu::always_inline]] std::uint64_t enter(Slot& slot) noexcept {
+    announce(slot);
+    std::uint64_t state = state_.load(std::memory_order_acquire);
+    if (is_shut(state)) [[unlikely]]
+      state = wait(slot, state);
+    return state;
+  }
+  [[gnu::always_inline]] static void leave(Slot& slot) noexcept {
+    if (!P::runs("cut.gate.announce"_site)) return;
+    slot.storing.store((slot.storing.load(std::memory_order_relaxed) | 1) + 1,
+                       std::memory_order_release);
+  }
+
+  // --- the thread that cuts; one at a time ---
+  CutStep next_round() noexcept {
+    state_.store(state_.load(std::memory_order_relaxed) + 2, std::memory_order_seq_cst);
+    return await(limits_.round_ns);
+  }
+  CutStep shut() noexcept {
+    const std::uint64_t open = state_.load(std::memory_order_relaxed);
+    shut_ = open + (P::runs("cut.gate.shut"_site) ? 1 : 2);
+    state_.store(shut_, std::memory_order_seq_cst);
+    const CutStep step = await(limits_.shut_ns);
+    if (step != CutStep::done) (void)this->open();
+    return step;
+  }
+  // False: a writer has opened the gate.
+  [[nodiscard]] bool open() noexcept {
+    if (!is_shut(shut_)) return true;  // a mutant
+    std::uint64_t expected = shut_;
+    return state_.compare_exchange_strong(expected, shut_ + 1, std::memory_order_seq_cst) ||
+           !P::runs("cut.gate.void"_site);
+  }
+  const CutLimits& limits() const noexcept { return limits_; }
+  // Slots from here on have never stored.
+  std::uint32_t slots_used() const noexcept { return used_.load(std::memory_order_seq_cst); }
+
+ private:
+  static bool is_shut(std::uint64_t state) noexcept { return (state & 1) != 0; }
+  static void announce(Slot& slot) noexcept {
+    if (P::runs("cut.gate.announce"_site)) {
+      // Odd, whatever it was: a signal handler may have jumped out of a store.
+      slot.storing.store((slot.storing.load(std::memory_order_relaxed) + 1) | 1,
+                         std::memory_order_release);
+    }
+    P::light_fence();
+  }
+  [[gnu::noinline]] std::uint64_t wait(Slot& slot, std::uint64_t seen) noexcept;
+  CutStep await(std::uint64_t limit_ns) noexcept;
+
+  alignas(kOwnLine) typename P::template Atomic<std::uint64_t> state_{kFirstRound};
+  alignas(kOwnLine) typename P::template Atomic<std::uint32_t> used_{0};
+  std::unique_ptr<Slot[]> slots_;
+  CutLimits limits_;
+  std::uint64_t shut_ = 0;  // what shut() has set
+};
+
+template <class P>
+void CutGate<P>::join(std::uint32_t number) noexcept {
+  std::uint32_t used = used_.load(std::memory_order_relaxed);
+  while (used <= number &&
+         !used_.compare_exchange_strong(used, number + 1, std::memory_order_seq_cst)) {
+  }
+  slots_[number].storing.store(2, std::memory_order_relaxed);
+}
+
+template <class P>
+std::uint64_t CutGate<P>::wait(Slot& slot, std::uint64_t seen) noexcept {
+  if (!P::runs("cut.gate.wait"_site)) return seen;
+  for (;;) {
+    leave(slot);
+    const std::uint64_t begin = P::now_ns();
+    for (unsigned spins = 0; state_.load(std::memory_order_relaxed) == seen; P::pause(++spins)) {
+      if (P::now_ns() - begin < limits_.writer_ns) continue;
+      std::uint64_t expected = seen;
+      (void)state_.compare_exchange_strong(expected, seen + 1, std::memory_order_seq_cst);
+      break;
+    }
+    announce(slot);
+    const std::uint64_t state = state_.load(std::memory_order_acquire);
+    if (!is_shut(state)) return state;
+    seen = state;
+  }
+}
+
+template <class P>
+CutStep CutGate<P>::await(std::uint64_t limit_ns) noexcept {
+  if (!P::heavy_fence() && !P::full_light_fences()) return CutStep::refused;
+  if (!P::runs("cut.gate.await"_site)) return CutStep::done;
+  const std::uint64_t begin = P::now_ns();
+  const std::uint32_t used = slots_used();
+  for (std::uint32_t i = 0; i < used; ++i) {
+    const std::uint64_t seen = slots_[i].storing.load(std::memory_order_acquire);
+    if ((seen & 1) == 0) continue;
+    for (unsigned spins = 0; slots_[i].storing.load(std::memory_order_acquire) == seen;) {
+      P::pause(++spins);
+      if (P::now_ns() - begin >= limit_ns) return CutStep::busy;
+    }
+  }
+  return CutStep::done;
+}
+
+}  // namespace perdure
