@@ -29,6 +29,7 @@ struct CutsBesideStores : rl::test_suite<CutsBesideStores, 3> {
     auto& slot = gate->slot(index);
     if (CutGate<P>::fresh(slot)) gate->join(index);
     gate->enter(slot);
+    P::pause(0);  // a heavy fence of the other thread may come here
     if (!P::planted.order) word(RL_INFO) = value;
     CutGate<P>::leave(slot);
     if (P::planted.order) word(RL_INFO) = value;
@@ -72,7 +73,9 @@ struct RoundsOfCuts : rl::test_suite<RoundsOfCuts, 2> {
       auto& slot = gate->slot(0);
       for (int value = 1; value < 4; ++value) {
         if (CutGate<P>::fresh(slot)) gate->join(0);
-        if (gate->enter(slot) == CutGate<P>::kFirstRound) word(RL_INFO) = value;
+        const bool first = gate->enter(slot) == CutGate<P>::kFirstRound;
+        P::pause(0);  // a heavy fence of the other thread may come here
+        if (first) word(RL_INFO) = value;
         CutGate<P>::leave(slot);
       }
     } else {

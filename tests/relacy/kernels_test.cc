@@ -618,6 +618,8 @@ TEST(Relacy, CutsBesideStores) {
   expect_right<RoundsOfCuts>(20'000);
   expect_red<RoundsOfCuts>("no wait for the round before", {.recheck = true});
   expect_red<RoundsOfCuts>("a heavy fence that is none", {.heavy_fence = true});
+  expect_red<RoundsOfCuts>("acquire and release that are none", {.weak = true});
+  expect_red<CutsBesideStores>("acquire and release that are none", {.weak = true});
   expect_red<CutsBesideStores>("a heavy fence that is none", {.heavy_fence = true});
   expect_red<CutsBesideStores>("a store behind the gate", {.order = true});
   expect_red<CutsThatWritersEnd>("a cut that a writer has ended", {.recheck = true});

@@ -57,6 +57,7 @@ struct RelacyPlanted {
   bool release = false;      // a byte latch is released relaxed
   bool recheck = false;      // for the tests' own code: a recheck is skipped
   bool order = false;        // for the tests' own code: a weaker order, or the wrong one
+  bool weak = false;         // acquire and release are relaxed
 };
 
 class RelacyPlatform {
@@ -270,6 +271,7 @@ class RelacyPlatform {
 
  private:
   static rl::memory_order of(std::memory_order order) noexcept {
+    if (planted.weak && order != std::memory_order_seq_cst) return rl::mo_relaxed;
     switch (order) {
       case std::memory_order_relaxed:
         return rl::mo_relaxed;
