@@ -70,8 +70,8 @@ class Cutter {
         base_(tracker.base()) {}
 
   // One thread at a time. After `done`, call settle() once the copy is durable, or again() if it
-  // cannot be, before the next cut. After anything else the copy is worth nothing, and all of it is
-  // dirty again.
+  // cannot be, before the next cut. After any other result the copy is not the pool at one moment,
+  // and its lines are dirty again.
   CutStep cut(Sink sink, CutReport& report) noexcept;
   // Moves what the threads have noted out of their rings. Without it a ring is full after some
   // thousand stores, and each store costs more.
@@ -177,7 +177,7 @@ CutStep Cutter<P>::copy_last(Sink sink, CutReport& report) noexcept {
   // If a writer has opened the gate, this thread may know it late.
   if (!still_shut) opened_ns_ = std::min(opened_ns_, shut_ns_ + gate_.limits().writer_ns);
   if (still_shut && ended) return CutStep::done;
-  // A writer may have noted lines that it had not stored to when they were copied.
+  // They were not copied, or a writer may have noted them and stored to them after they were.
   if (P::runs("cut.last.give_back"_site)) log_.give_back(batch(count));
   return CutStep::busy;
 }

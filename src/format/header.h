@@ -29,9 +29,6 @@ inline std::uint32_t root_crc(const layout::Root& root) {
   copy.crc = 0;
   return crc32c(0, &copy, sizeof(copy));
 }
-// Sizes are multiples of the system page: every part can be synced and punched on its own.
-inline std::uint64_t align_up(std::uint64_t n, std::uint64_t to) { return (n + to - 1) / to * to; }
-
 inline HeapGeometry geometry_of(const layout::Header& header) {
   HeapGeometry geometry{
       .extent_bytes = header.extent_bytes,

@@ -30,8 +30,8 @@
 // ORDERING  A kill loses no store of a thread, and shared memory has them in the order of the
 //   instructions for the next process. So for a kill L1 and L2 need the order of the program.
 //   A writer sets a bit, unless it is set, and then looks at the bit over it. The thread that cuts
-//   clears the bit over others and then reads these. All of it is seq_cst: otherwise both could
-//   read what was before, and the line would have no bit over it.
+//   clears the bit over others and then reads these. These accesses are seq_cst: otherwise both
+//   threads could read what was before, and the line would have no bit over it.
 //   A bit that a writer finds set may be taken before the writer stores. What comes between a take
 //   and a copy is in cutter.h.
 // PROGRESS  wait-free for writers: none allocates, and none waits for another thread.
@@ -69,7 +69,7 @@ class DirtyLog {
   // --- before threads use it ---
   // Makes an empty log. Errors: pool_full.
   Status create() noexcept;
-  // Opens the log that a process has left. All of it is dirty.
+  // Opens the log that a process has left. Every line in it becomes dirty.
   // Errors: corruption: it is no log, or damaged, or of a pool of another size.
   Status inherit() noexcept;
 
@@ -103,9 +103,9 @@ class DirtyLog {
     at_ = 0;  // a pass begins anew
     for (const std::uint64_t line : lines) mark(line, 1);
   }
-  // All that was taken is on the disk.
+  // The lines that were taken are on the disk.
   void settle() noexcept;
-  // All that was taken is dirty again.
+  // The lines that were taken are dirty again.
   void again() noexcept;
 
  private:
@@ -130,8 +130,9 @@ class DirtyLog {
   };
   struct Shape {
     explicit Shape(std::uint64_t bytes) noexcept;
-    static std::uint64_t align_to(std::uint64_t n, std::uint64_t unit) noexcept {
-      return (n + unit - 1) / unit * unit;
+    // For so many bytes of a pool. A page of words at a time.
+    static std::uint64_t words_for(std::uint64_t bytes) noexcept {
+      return align_up(align_up(bytes, kLine * 64) / (kLine * 64), kPage / 8);
     }
     std::uint64_t pool_bytes, words, tops, roofs;  // numbers of words
     std::uint64_t readers = kPage, words_begin, rings, end;
@@ -167,7 +168,7 @@ class DirtyLog {
     return line / 64 < covered().load(std::memory_order_relaxed);
   }
   bool drain_ring(std::uint32_t slot) noexcept;
-  bool take_entry(Word& place) noexcept;
+  bool take_entry(Word& place, std::uint64_t entry) noexcept;
   [[gnu::noinline]] void mark(std::uint64_t line, std::uint64_t count) noexcept;
   std::uint64_t next_top(const Set& set, std::uint64_t top) const noexcept;
   std::uint64_t take_group(std::uint64_t group, std::uint64_t* lines) noexcept;
@@ -186,13 +187,13 @@ class DirtyLog {
 template <class P>
 DirtyLog<P>::Shape::Shape(std::uint64_t bytes) noexcept
     : pool_bytes(bytes),
-      words(align_to((bytes + kLine * 64 - 1) / (kLine * 64), kPage / 8)),
-      tops(align_to(words / kGroup, 64) / 64),
-      roofs(align_to(tops, 64) / 64) {
-  std::uint64_t at = align_to(readers + kMaxThreadSlots * sizeof(Reader), kPage);
+      words(words_for(bytes)),
+      tops(align_up(words / kGroup, 64) / 64),
+      roofs(align_up(tops, 64) / 64) {
+  std::uint64_t at = align_up(readers + kMaxThreadSlots * sizeof(Reader), kPage);
   const auto next = [&](std::uint64_t count) {
     const std::uint64_t begin = at;
-    at = align_to(at + count * 8, kPage);
+    at = align_up(at + count * 8, kPage);
     return begin;
   };
   for (SetShape* set : {&dirty, &taken}) {
@@ -251,7 +252,9 @@ Status DirtyLog<P>::inherit() noexcept {
     if (readers_[slot].has_ring.load(std::memory_order_relaxed) == 0) continue;
     if (shape_.rings + (slot + 1) * (kRing * 8) > storage_.size()) return StatusCode::corruption;
     for (std::uint64_t at = 0; at < kRing; ++at) {
-      if (!take_entry(ring_of(slot)[at])) return StatusCode::corruption;
+      Word& place = ring_of(slot)[at];
+      const std::uint64_t entry = place.load(std::memory_order_relaxed);
+      if (entry != 0 && !take_entry(place, entry)) return StatusCode::corruption;
     }
     readers_[slot].at.store(0, std::memory_order_relaxed);
   }
@@ -261,9 +264,7 @@ Status DirtyLog<P>::inherit() noexcept {
 template <class P>
 Status DirtyLog<P>::cover(std::uint64_t pool_bytes) noexcept {
   const std::uint64_t had = covered().load(std::memory_order_relaxed);
-  const std::uint64_t wanted =
-      Shape::align_to((pool_bytes + kLine * 64 - 1) / (kLine * 64), kPage / 8);
-  const std::uint64_t words = std::min(shape_.words, wanted);
+  const std::uint64_t words = std::min(shape_.words, Shape::words_for(pool_bytes));
   if (words <= had) return {};
   for (const SetShape* set : {&shape_.dirty, &shape_.taken}) {
     if (Status s = storage_.allocate(set->words + had * 8, (words - had) * 8); !s.ok()) return s;
@@ -290,11 +291,9 @@ void DirtyLog<P>::mark(std::uint64_t line, std::uint64_t count) noexcept {
   }
 }
 
-// Empties the place of an entry, if it has one. Returns false if no thread has written that.
+// Empties the place of an entry. Returns false if no thread has written such an entry.
 template <class P>
-bool DirtyLog<P>::take_entry(Word& place) noexcept {
-  const std::uint64_t entry = place.load(std::memory_order_acquire);
-  if (entry == 0) return true;
+bool DirtyLog<P>::take_entry(Word& place, std::uint64_t entry) noexcept {
   const std::uint64_t line = entry >> 7;
   const std::uint64_t count = entry & 127;
   if (count == 0 || count > 64 || !covers(line + count - 1)) return false;
@@ -308,10 +307,10 @@ bool DirtyLog<P>::drain_ring(std::uint32_t slot) noexcept {
   Word* ring = ring_of(slot);
   std::uint64_t at = readers_[slot].at.load(std::memory_order_relaxed);
   bool right = true;
-  // Not for ever: the thread goes on.
-  for (std::uint64_t i = 0; i < kRing && ring[at].load(std::memory_order_relaxed) != 0; ++i) {
-    right = take_entry(ring[at]);
-    if (!right) break;
+  for (std::uint64_t i = 0; i < kRing && right; ++i) {  // not for ever: the thread goes on
+    const std::uint64_t entry = ring[at].load(std::memory_order_acquire);
+    if (entry == 0) break;
+    right = take_entry(ring[at], entry);
     at = (at + 1) % kRing;
   }
   readers_[slot].at.store(at, std::memory_order_relaxed);

@@ -78,6 +78,11 @@ inline constexpr std::size_t kOwnLine = kLine;
 #endif
 inline constexpr std::uint32_t kMaxThreadSlots = 4096;  // live threads that have used the library
 
+// The smallest multiple of `to` that is not less than `n`.
+constexpr std::uint64_t align_up(std::uint64_t n, std::uint64_t to) {
+  return (n + to - 1) / to * to;
+}
+
 // The number of lines that [p, p+n) touches.
 inline std::size_t lines_of(const void* p, std::size_t n) {
   const auto begin = reinterpret_cast<std::uintptr_t>(p) & ~(kLine - 1);

@@ -346,6 +346,7 @@ class RealPlatform {
   void enter_page_pools() noexcept;
   const char* tell_failure() const noexcept;
 
+  std::atomic<StoreWatch*> watch_{nullptr};  // beside tracker_: every store reads both
   StoreTracker<RealPlatform>* tracker_ = nullptr;
   FlushMode mode_ = FlushMode::none;
   FlushInstruction instruction_{};
@@ -356,7 +357,6 @@ class RealPlatform {
   const char* name_ = "";
   const Log* log_ = &kSilent;
   mutable std::atomic<bool> told_{false};  // the log has the message that the pool is poisoned
-  std::atomic<StoreWatch*> watch_{nullptr};
 };
 
 static_assert(Platform<RealPlatform>);

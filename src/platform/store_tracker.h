@@ -76,7 +76,7 @@ class StoreTracker {
   }
   void note(Slot& slot, std::uint64_t round, const void* p, std::size_t n) noexcept {
     const std::uint64_t first = offset_of(p) / kLine;
-    const std::uint64_t count = (offset_of(p) + n - 1) / kLine - first + 1;
+    const std::uint64_t count = lines_of(p, n);
     const bool same_round = slot.round == round || !P::runs("cut.track.round"_site);
     if (count == 1 && first == slot.line && same_round) return;
     log_.note(slot.ring.load(std::memory_order_acquire), slot.at, first, count);

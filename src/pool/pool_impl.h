@@ -54,7 +54,8 @@ class PoolImpl final : private PoolMaps {
   Expected<bool> run_background();
   Status close(const CloseOptions& options);
   Background<RealPlatform>& background() noexcept { return core_.background(); }
-  // For tests, of a pool without background threads, before threads use it: tracks its stores.
+  // For tests of cuts: what a StoreTracker needs. The pool must have no background threads, and no
+  // other thread may use it yet.
   std::span<std::byte> memory() noexcept { return {storage_.base(), storage_.size()}; }
   RealPlatform& platform() noexcept { return platform_; }
 
