@@ -22,7 +22,11 @@ class Explorer {
   // Explores what `run` does to `files`.
   void follow(SimFileSystem& files, const std::string& path, const std::function<void()>& run) {
     std::uint64_t point = 0;
-    files.before_change([&] { judge(files, path + "p" + std::to_string(point++)); });
+    files.before_change([&] {
+      const std::uint64_t number = point++;
+      if (depth_ != 0 || number >= exploration_.first_point)
+        judge(files, path + "p" + std::to_string(number));
+    });
     run();
     files.before_change(nullptr);
     judge(files, path + "p" + std::to_string(point));

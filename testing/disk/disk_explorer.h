@@ -18,6 +18,7 @@ struct DiskExploration {
   // Of the verdicts, one in so many is explored itself: the power fails again while it recovers. 0:
   // none.
   std::uint32_t second_failure = 0;
+  std::uint64_t first_point = 0;  // those before it are not judged
   std::uint64_t seed = 1;
   std::string replay;  // judge only this image: DiskReport::first_failure begins with its name
 };

@@ -40,6 +40,8 @@ SimFileSystem::Place SimFileSystem::place_of(std::string_view path) {
 }
 
 Status SimFileSystem::begin_change() {
+  killed_ = killed_ || (killing_ != 0 && --killing_ == 0);
+  if (killed_) return {StatusCode::io};
   ++changes_;
   if (observer_.call) observer_.call();
   if (failing_ != 0 && --failing_ == 0) return {StatusCode::io};
@@ -160,7 +162,7 @@ void SimFileSystem::put(Node& node, const void* bytes, std::size_t n, std::uint6
     done += piece;
     if (at + piece > node.size) {
       node.size = at + piece;
-      node.resizes.push_back({.size = node.size, .dropped = false});
+      node.resizes.push_back(node.size);
     }
   }
 }
@@ -168,7 +170,7 @@ void SimFileSystem::put(Node& node, const void* bytes, std::size_t n, std::uint6
 Status SimFileSystem::write(File file, const void* bytes, std::size_t n,
                             std::uint64_t offset) noexcept {
   Status begun = begin_change();
-  put(nodes_[file], bytes, begun.ok() ? n : n / 2, offset);
+  put(nodes_[file], bytes, begun.ok() ? n : killed_ ? 0 : n / 2, offset);
   return begun;
 }
 
@@ -177,14 +179,13 @@ Status SimFileSystem::allocate(File file, std::uint64_t offset, std::uint64_t le
   Node& node = nodes_[file];
   if (offset + length > node.size) {
     node.size = offset + length;
-    node.resizes.push_back({.size = node.size, .dropped = false});
+    node.resizes.push_back(node.size);
   }
   return {};
 }
 
 void SimFileSystem::drop_pending(Node& node) const {
   for (SectorWrite& write : node.writes) write.dropped = true;
-  for (Resize& resize : node.resizes) resize.dropped = true;
   if (!forgets_) return;
   for (const SectorWrite& write : node.writes) {
     const auto durable = node.durable.find(write.sector);
@@ -194,7 +195,7 @@ void SimFileSystem::drop_pending(Node& node) const {
 
 Status SimFileSystem::sync(File file) noexcept {
   if (Status begun = begin_change(); !begun.ok()) {
-    drop_pending(nodes_[file]);
+    if (!killed_) drop_pending(nodes_[file]);
     return begun;
   }
   Node& node = nodes_[file];
@@ -206,10 +207,8 @@ Status SimFileSystem::sync(File file) noexcept {
   std::erase_if(node.writes,
                 [&](const SectorWrite& write) { return written.contains(write.sector); });
   for (const auto& [sector, content] : written) node.durable[sector] = content;
-  if (std::ranges::any_of(node.resizes, [](const Resize& resize) { return !resize.dropped; })) {
-    node.durable_size = node.size;
-    node.resizes.clear();
-  }
+  node.durable_size = node.size;
+  node.resizes.clear();
   return {};
 }
 
@@ -278,7 +277,7 @@ SimFileSystem SimFileSystem::after_power_failure(std::span<const std::uint32_t> 
         if (state <= changes || k != state - changes - 1) apply(to.names, from.renames[k]);
       }
     } else if (what == kSize) {
-      if (state != 0) to.size = from.resizes[state - 1].size;
+      if (state != 0) to.size = from.resizes[state - 1];
     } else if (state != 0) {
       std::uint32_t seen = 0;
       for (const SectorWrite& write : from.writes) {

@@ -8,7 +8,8 @@
 //   of them but one, independently of other folders and of the content of files.
 //   A write() that fails has written the first half. A sync() that fails may or may not have
 //   written. What was written before it is never made durable by a later sync(), unless it is
-//   written again; read() returns it, or no longer.
+//   written again; read() returns it, or no longer. The size of a file is in the journal of the
+//   file system, and the next sync() makes it durable.
 //
 // One thread. A file that is open when its name goes stays readable, as in Linux.
 #pragma once
@@ -55,6 +56,11 @@ class SimFileSystem final : public FileSystem {
     failing_ = n;
     forgets_ = forgets;
   }
+  // The process is killed before the n-th such call: it and all that follow fail, and do nothing,
+  // until the next process begins.
+  void kill_at(std::uint64_t n) noexcept { killing_ = n; }
+  bool killed() const noexcept { return killed_; }
+  void next_process() noexcept { killed_ = false; }
   std::uint64_t changes() const noexcept { return changes_; }
 
   // The numbers of states, at least 2 each, of what may or may not have reached the disk. State 0
@@ -71,10 +77,6 @@ class SimFileSystem final : public FileSystem {
     Sector after;
     bool dropped;  // by a sync() that failed
   };
-  struct Resize {
-    std::uint64_t size;
-    bool dropped;
-  };
   struct Rename {  // of `from` to `to`; a new name has no `from`, a removed one no `to`
     std::string from;
     std::string to;
@@ -88,7 +90,7 @@ class SimFileSystem final : public FileSystem {
     std::vector<SectorWrite> writes;
     std::uint64_t durable_size = 0;
     std::uint64_t size = 0;
-    std::vector<Resize> resizes;
+    std::vector<std::uint64_t> resizes;  // since the last sync()
     // A folder.
     std::map<std::string, int> durable_names;
     std::map<std::string, int> names;
@@ -122,6 +124,8 @@ class SimFileSystem final : public FileSystem {
   Observer observer_;
   std::uint64_t failing_ = 0;
   bool forgets_ = false;
+  std::uint64_t killing_ = 0;
+  bool killed_ = false;
   std::uint64_t changes_ = 0;
 };
 
