@@ -14,7 +14,7 @@ busy machine, unless --force is given. Results are in bench/results, one JSON fi
 page also has the papers' claims beside the tables of docs/design/evaluation.md.
 
 Exit status: 0 done; 1 a key was missing or unexpected in some run; 3 the machine is busy, or a
-program is missing.
+program is missing; 130 stopped.
 """
 import argparse
 import json
@@ -128,6 +128,9 @@ def main():
     except BusyMachine as busy:
         print(f"report: {busy}", file=sys.stderr)
         return 3
+    except KeyboardInterrupt:
+        print("report: stopped; the same command goes on from here", file=sys.stderr)
+        return 130
     if not kept.machine.get("finished"):
         print(f"report: {FILES[name].relative_to(ROOT)} has no finished report", file=sys.stderr)
         return 3
