@@ -1,0 +1,109 @@
+// BaseMarks: what the file of a pool says of the log beside it.
+//
+// WHAT  A base that is open must not be taken for the whole pool: its log may have epochs that it
+//   does not have. A mark says so, in a sector that the pool itself does not use.
+// INVARIANTS
+//   log.B1  A mark is durable before what it allows: "open" before the first epoch, "folding"
+//       before the first line that the base gets, "folded" and "closed" after the last one.
+//   log.B2  The mark that counts is overwritten by itself only: a write that fails leaves a
+//       half.
+//   log.B3  Both copies say "closed" before the log is removed. Otherwise the damage of one copy
+//       would leave a base that asks for its log.
+// Thread safety: one thread.
+#pragma once
+
+#include <cstring>
+#include <utility>
+
+#include "cut/log_format.h"
+#include "platform/file_system.h"
+
+namespace perdure {
+
+template <class P>
+class BaseMarks {
+ public:
+  BaseMarks(FileSystem& files, FileSystem::File base) noexcept : files_(files), base_(base) {}
+
+  // Reads the mark that counts. A pool that never had a log has none: then the mark is all zero.
+  // Errors: corruption (both copies are damaged), io.
+  Status read() noexcept;
+  const layout::BaseMark& mark() const noexcept { return mark_; }
+  bool none() const noexcept { return mark_.magic == 0; }
+
+  // Writes a mark durably over the copy that does not count. After an error either mark may count;
+  // mark() is the one before. Try it again only as a part of a new attempt of the whole operation.
+  Status write(layout::BaseMark mark) noexcept;
+  // Makes the mark that counts durable, in both copies: a process before this one may not have come
+  // to that, and what it wrote to the other copy may yet reach the disk.
+  Status settle() noexcept {
+    Status own = put(mark_, copy_);
+    return own.ok() ? write(mark_) : std::move(own);
+  }
+  // The same as write() with both copies.
+  Status write_both(const layout::BaseMark& mark) noexcept {
+    Status first = write(mark);
+    return first.ok() ? write(mark) : std::move(first);
+  }
+
+ private:
+  static std::uint64_t place(std::uint64_t copy) noexcept {
+    return copy * layout::kMarkStride + layout::kMarkOffset;
+  }
+
+  Status put(const layout::BaseMark& mark, std::uint64_t copy) noexcept;
+
+  FileSystem& files_;
+  FileSystem::File base_;
+  layout::BaseMark mark_{};
+  std::uint64_t copy_ = 1;    // that counts
+  std::uint64_t number_ = 0;  // the greatest that was used, also by a write that failed
+};
+
+template <class P>
+Status BaseMarks<P>::read() noexcept {
+  std::uint32_t damaged = 0;
+  bool found = false;
+  for (std::uint64_t copy = 0; copy < 2; ++copy) {
+    layout::BaseMark mark{};
+    auto got = files_.read(base_, &mark, sizeof(mark), place(copy));
+    if (!got) return std::move(got.error());
+    static constexpr layout::BaseMark kNone{};
+    if (*got != sizeof(mark) || std::memcmp(&mark, &kNone, sizeof(mark)) == 0) continue;
+    const bool known =
+        mark.state == layout::BaseState::closed || mark.state == layout::BaseState::open;
+    if (mark.magic != layout::kMarkMagic || mark.crc != layout::mark_crc(mark) || !known) {
+      ++damaged;
+      continue;
+    }
+    if (found && mark.number < mark_.number) continue;
+    found = true;
+    mark_ = mark;
+    copy_ = copy;
+  }
+  number_ = mark_.number;
+  // Beside a copy that was never written it is the first mark, with which no epoch counts yet.
+  if (found || damaged < 2) return {};
+  return Status::format(StatusCode::corruption,
+                        "both marks of the log are damaged; restore a copy of the file");
+}
+
+template <class P>
+Status BaseMarks<P>::write(layout::BaseMark mark) noexcept {
+  // A number is used once: a write that failed may yet reach the disk.
+  mark.magic = layout::kMarkMagic;
+  mark.number = ++number_;
+  mark.crc = layout::mark_crc(mark);
+  if (Status s = put(mark, 1 - copy_); !s.ok()) return s;
+  mark_ = mark;
+  copy_ = 1 - copy_;
+  return {};
+}
+
+template <class P>
+Status BaseMarks<P>::put(const layout::BaseMark& mark, std::uint64_t copy) noexcept {
+  if (Status s = files_.write(base_, &mark, sizeof(mark), place(copy)); !s.ok()) return s;
+  return P::runs("log.mark.sync"_site) ? files_.sync(base_) : Status();
+}
+
+}  // namespace perdure

@@ -1,0 +1,339 @@
+// SegmentFiles: the files of a log (epoch_log.h) in their folder.
+//
+// WHAT  Parts are appended to one segment. When it has no room, the next one begins: a new file, or
+//   one that is not needed any more. Numbers rise, and a number with parts is used once.
+// INVARIANTS
+//   log.S1  A segment has its head before it has its name, and its name before the mark of the base
+//       names it; all that before its first part. Each is durable before the next.
+//   log.S2  A segment is used again or removed only if no epoch in it is needed, and those of a
+//       process before only once an epoch of this one counts. So it is never the one that the mark
+//       names.
+//   log.S3  When a segment is left, its parts are durable.
+// Thread safety: one thread.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "cut/base_mark.h"
+#include "cut/log_format.h"
+#include "platform/file_system.h"
+#include "util/path.h"
+
+namespace perdure {
+
+template <class P>
+class SegmentFiles {
+ public:
+  // `folder` of the log, in `parent`; both must stay valid, and so must the marks. `bytes` of a
+  // segment.
+  SegmentFiles(FileSystem& files, BaseMarks<P>& marks, std::string_view folder,
+               std::string_view parent, std::uint64_t bytes) noexcept
+      : files_(files), marks_(marks), folder_(folder), parent_(parent), bytes_(bytes) {}
+  SegmentFiles(const SegmentFiles&) = delete;
+  SegmentFiles& operator=(const SegmentFiles&) = delete;
+  ~SegmentFiles() { close_file(); }
+
+  Status make_folder() noexcept;
+  // Removes the segments of the log that the mark names. A file without a head gets a name that is
+  // none of a segment: it may be of any log. Errors: exists (a segment is of another log; nothing
+  // was removed).
+  Status remove_own() noexcept;
+  // Removes the folder with all segments. What cannot be removed stays.
+  void remove_all() noexcept;
+  // Of a process before: the greatest number that was used, and a segment that is there, with its
+  // last epoch that is needed, or 0. None is free before release().
+  void adopt(std::uint64_t greatest) noexcept;
+  Status adopt(std::uint64_t number, std::uint64_t last) noexcept;
+
+  // --- the segment that is written ---
+  bool has_room(std::uint64_t n) const noexcept { return open_ && at_ + n <= bytes_; }
+  std::uint64_t number() const noexcept { return number_; }
+  std::uint64_t at() const noexcept { return at_; }  // where the next part lies
+  // Leaves the segment, whose last epoch is not beyond `last`, and begins the next one. `after`:
+  // the last epoch that is durable.
+  Status next(EpochId after, std::uint64_t last) noexcept;
+  Status append(const std::byte* bytes, std::size_t n) noexcept;
+  Status sync() noexcept;
+  // Leaves the segment as it is. Its last epoch is not beyond `last`.
+  void leave(std::uint64_t last) noexcept;
+
+  // An epoch of this process counts.
+  void release() noexcept { held_ = false; }
+  // Of all segments.
+  std::uint64_t bytes() const noexcept { return (old_.size() + (open_ ? 1 : 0)) * bytes_; }
+  // Segments without an epoch beyond `epoch` are not needed any more: one is kept for the next.
+  void free_up_to(std::uint64_t epoch) noexcept;
+
+ private:
+  struct Old {  // a segment that is not written any more
+    std::uint64_t number;
+    std::uint64_t last;  // epoch in it
+  };
+
+  Status path_of(std::string_view name, PathText& path) const noexcept;
+  Expected<bool> is_own(const PathText& path) noexcept;
+  Status list(Array<std::uint64_t>& numbers) noexcept;
+  Status remove(const Array<std::uint64_t>& numbers) noexcept;
+  bool is_free(const Old& old) const noexcept { return !held_ && old.last <= freed_; }
+  Old* spare() noexcept;
+  void forget(Old* old) noexcept {
+    std::swap(*old, old_[old_.size() - 1]);
+    (void)old_.pop_back();
+  }
+  Expected<FileSystem::File> open_spare(PathText& path, Old*& reused) noexcept;
+  Status make(FileSystem::File file, const PathText& path, Old* reused, EpochId after) noexcept;
+  void close_file() noexcept {
+    if (std::exchange(open_, false)) files_.close(file_);
+  }
+
+  FileSystem& files_;
+  BaseMarks<P>& marks_;
+  std::string_view folder_, parent_;
+  std::uint64_t bytes_;
+  std::uint64_t number_ = 0;  // the greatest that was used
+  FileSystem::File file_ = -1;
+  bool open_ = false;      // file_ is
+  bool unsynced_ = false;  // it has parts that are not durable
+  std::uint64_t at_ = 0;
+  bool held_ = false;        // no epoch of this process counts
+  std::uint64_t freed_ = 0;  // segments whose last epoch is not beyond it are free
+  Array<Old> old_;
+};
+
+// --- the folder ----------------------------------------------------------------------------------
+
+template <class P>
+Status SegmentFiles<P>::path_of(std::string_view name, PathText& path) const noexcept {
+  char suffix[50] = "/";
+  suffix[1 + name.copy(suffix + 1, sizeof(suffix) - 2)] = '\0';
+  if (path.assign(folder_, std::string_view(suffix, 1 + name.size()))) return {};
+  return Status::format(StatusCode::invalid_argument, "%.*s: the path is too long",
+                        static_cast<int>(folder_.size()), folder_.data());
+}
+
+template <class P>
+Status SegmentFiles<P>::make_folder() noexcept {
+  Status made = files_.make_folder(folder_);
+  if (!made.ok() && made != StatusCode::exists) return made;
+  if (!P::runs("log.folder.name"_site)) return {};
+  Status s = files_.sync_folder(parent_);
+  // The names, too: a process before may not have come to that.
+  return s.ok() ? files_.sync_folder(folder_) : std::move(s);
+}
+
+template <class P>
+Status SegmentFiles<P>::list(Array<std::uint64_t>& numbers) noexcept {
+  bool memory = true;
+  Status listed = files_.list(folder_, [&](std::string_view name) {
+    const std::uint64_t number = segment_number(name);
+    if (number != 0 && memory) memory = numbers.push_back(number);
+  });
+  if (!memory) return StatusCode::out_of_memory;
+  for (const std::uint64_t number : numbers) number_ = std::max(number_, number);
+  return listed;
+}
+
+// Whether the file is a segment of this log. Without a head it is of none: it was not finished, or
+// the write of its head has failed. Errors: exists (it is of another log).
+template <class P>
+Expected<bool> SegmentFiles<P>::is_own(const PathText& path) noexcept {
+  auto file = files_.open(path.c_str(), FileSystem::Open::existing);
+  if (!file) return fail(std::move(file.error()));
+  layout::SegmentHead head{};
+  auto got = files_.read(*file, &head, sizeof(head), 0);
+  files_.close(*file);
+  if (!got) return fail(std::move(got.error()));
+  if (*got != sizeof(head) || !layout::is_head(head)) return false;
+  if (std::memcmp(head.log_id, marks_.mark().log_id, sizeof(head.log_id)) == 0) return true;
+  return fail(StatusCode::exists,
+              "%s: is of another pool; this one was closed and needs no log; move the folder away",
+              path.c_str());
+}
+
+template <class P>
+Status SegmentFiles<P>::remove(const Array<std::uint64_t>& numbers) noexcept {
+  PathText path;
+  for (const std::uint64_t number : numbers) {
+    Status s = path_of(segment_name(number), path);
+    if (s.ok()) s = files_.remove(path.c_str());
+    if (!s.ok()) return s;
+  }
+  if (Status s = path_of(kUnnamedSegment, path); !s.ok()) return s;
+  Status gone = files_.remove(path.c_str());
+  if (!gone.ok() && gone != StatusCode::not_found) return gone;
+  // Otherwise a power failure could bring them back, beside a mark that names another log.
+  return P::runs("log.begin.names"_site) ? files_.sync_folder(folder_) : Status();
+}
+
+template <class P>
+Status SegmentFiles<P>::remove_own() noexcept {
+  Array<std::uint64_t> numbers;
+  Array<std::uint64_t> own, unknown;
+  Status listed = list(numbers);
+  if (listed == StatusCode::not_found) return {};
+  if (!listed.ok()) return listed;
+  PathText path;
+  for (const std::uint64_t number : numbers) {
+    if (Status s = path_of(segment_name(number), path); !s.ok()) return s;
+    auto mine = is_own(path);
+    if (!mine) return std::move(mine.error());
+    if (*mine && !own.push_back(number)) return StatusCode::out_of_memory;
+    if (!*mine && !unknown.push_back(number)) return StatusCode::out_of_memory;
+  }
+  for (const std::uint64_t number : unknown) {
+    char name[48];  // numbers of marks are used once
+    std::snprintf(name, sizeof(name), "%s.unknown-%llu", segment_name(number).c_str(),
+                  static_cast<unsigned long long>(marks_.mark().number));
+    PathText away;
+    Status s = path_of(segment_name(number), path);
+    if (s.ok()) s = path_of(name, away);
+    if (s.ok()) s = files_.rename(path.c_str(), away.c_str());
+    if (!s.ok()) return s;
+  }
+  return remove(own);
+}
+
+template <class P>
+void SegmentFiles<P>::remove_all() noexcept {
+  close_file();
+  Array<std::uint64_t> numbers;
+  if (list(numbers).ok() && remove(numbers).ok()) (void)files_.remove_folder(folder_);
+}
+
+template <class P>
+void SegmentFiles<P>::adopt(std::uint64_t greatest) noexcept {
+  number_ = greatest;
+  freed_ = marks_.mark().folded;
+  held_ = true;
+}
+
+template <class P>
+Status SegmentFiles<P>::adopt(std::uint64_t number, std::uint64_t last) noexcept {
+  const bool kept = old_.push_back({.number = number, .last = last});
+  return kept ? Status() : Status(StatusCode::out_of_memory);
+}
+
+// --- segments ------------------------------------------------------------------------------------
+
+template <class P>
+void SegmentFiles<P>::leave(std::uint64_t last) noexcept {
+  if (!open_) return;
+  close_file();
+  unsynced_ = false;
+  // Without memory for its number it is never used again, which costs its space.
+  (void)old_.push_back({.number = number_, .last = last});
+}
+
+// A free segment, or null.
+template <class P>
+typename SegmentFiles<P>::Old* SegmentFiles<P>::spare() noexcept {
+  auto* free = std::find_if(old_.begin(), old_.end(), [&](const Old& o) { return is_free(o); });
+  return free != old_.end() ? free : nullptr;
+}
+
+// A file for the next segment: one that is free, or a new one.
+template <class P>
+Expected<FileSystem::File> SegmentFiles<P>::open_spare(PathText& path, Old*& reused) noexcept {
+  for (reused = spare(); reused != nullptr; reused = spare()) {
+    if (Status s = path_of(segment_name(reused->number), path); !s.ok()) return fail(std::move(s));
+    auto file = files_.open(path.c_str(), FileSystem::Open::existing);
+    if (file || file.error() != StatusCode::not_found) return file;
+    forget(reused);
+  }
+  if (Status s = path_of(kUnnamedSegment, path); !s.ok()) return fail(std::move(s));
+  Status gone = files_.remove(path.c_str());
+  if (!gone.ok() && gone != StatusCode::not_found) return fail(std::move(gone));
+  return files_.open(path.c_str(), FileSystem::Open::fresh);
+}
+
+// Makes the file at `path` the segment number_.
+template <class P>
+Status SegmentFiles<P>::make(FileSystem::File file, const PathText& path, Old* reused,
+                             EpochId after) noexcept {
+  layout::SegmentHead head{.magic = layout::kSegmentMagic,
+                           .number = number_,
+                           .log_id = {},
+                           .bytes = bytes_,
+                           .after = after.epoch,
+                           .before = after.seal,
+                           .crc = 0};
+  std::memcpy(head.log_id, marks_.mark().log_id, sizeof(head.log_id));
+  head.crc = layout::segment_crc(head);
+  Status s = files_.allocate(file, 0, bytes_);
+  if (s.ok()) s = files_.write(file, &head, sizeof(head), 0);
+  if (s.ok() && P::runs("log.segment.head"_site)) s = files_.sync(file);
+  PathText named;
+  if (s.ok()) s = path_of(segment_name(number_), named);
+  if (s.ok()) s = files_.rename(path.c_str(), named.c_str());
+  if (!s.ok()) return s;
+  if (reused != nullptr) forget(reused);
+  file_ = file;
+  open_ = true;
+  at_ = kPage;
+  if (P::runs("log.segment.name"_site)) s = files_.sync_folder(folder_);
+  layout::BaseMark mark = marks_.mark();
+  mark.newest = number_;
+  if (s.ok() && P::runs("log.segment.newest"_site)) s = marks_.write(mark);
+  return s;
+}
+
+template <class P>
+Status SegmentFiles<P>::next(EpochId after, std::uint64_t last) noexcept {
+  if (unsynced_ && P::runs("log.segment.sync"_site)) {
+    if (Status s = sync(); !s.ok()) return s;
+  }
+  leave(last);
+  if (number_ + 1 >= kMostNumber) {
+    return Status::format(StatusCode::unsupported, "%.*s: has no number for another segment",
+                          static_cast<int>(folder_.size()), folder_.data());
+  }
+  PathText path;
+  Old* reused = nullptr;
+  auto file = open_spare(path, reused);
+  if (!file) return std::move(file.error());
+  ++number_;
+  Status s = make(*file, path, reused, after);
+  if (s.ok() || open_) return s;
+  files_.close(*file);
+  if (reused != nullptr) forget(reused);  // it may fail again
+  return s;
+}
+
+template <class P>
+Status SegmentFiles<P>::append(const std::byte* bytes, std::size_t n) noexcept {
+  unsynced_ = true;
+  if (Status s = files_.write(file_, bytes, n, at_); !s.ok()) return s;
+  at_ += n;
+  return {};
+}
+
+template <class P>
+Status SegmentFiles<P>::sync() noexcept {
+  if (Status s = files_.sync(file_); !s.ok()) return s;
+  unsynced_ = false;
+  return {};
+}
+
+template <class P>
+void SegmentFiles<P>::free_up_to(std::uint64_t epoch) noexcept {
+  freed_ = std::max(freed_, epoch);
+  bool kept = false;
+  for (std::size_t i = 0; i < old_.size();) {
+    PathText path;
+    const bool goes = is_free(old_[i]) && std::exchange(kept, true) &&
+                      path_of(segment_name(old_[i].number), path).ok() &&
+                      files_.remove(path.c_str()).ok();
+    if (goes) {
+      forget(&old_[i]);
+    } else {
+      ++i;
+    }
+  }
+}
+
+}  // namespace perdure

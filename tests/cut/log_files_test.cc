@@ -1,0 +1,162 @@
+// The log of epochs in real files: large epochs over several segments, a process that goes on after
+// another, a restart and a close.
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cut/epoch_log.h"
+#include "platform/real_platform.h"
+#include "tests/support/support.h"
+
+namespace perdure::test {
+namespace {
+
+constexpr std::uint64_t kBytes = 8 << 20;
+constexpr LogShape kShape{.segment_bytes = 4 << 20, .batch = 8192};
+using Log = EpochLog<RealPlatform>;
+using Reader = LogReader<RealPlatform>;
+
+class LogFiles : public ::testing::Test {
+ protected:
+  LogFiles() : pool_(kBytes / kLine) {
+    std::filesystem::create_directory(folder_.str());
+    base_ = must(files_.open(base_path_, FileSystem::Open::fresh));
+    must(files_.allocate(base_, 0, kBytes / 2));
+  }
+  ~LogFiles() override { files_.close(base_); }
+
+  // Not where the marks lie.
+  void store(std::uint64_t line) {
+    const std::uint64_t offset = line % (kPage / kLine);
+    if (line < 2 * kPage / kLine && offset >= 48 && offset < 56) return;
+    for (std::uint64_t& word : pool_[line].words) word = random_();
+    dirty_.insert(line);
+  }
+  void cut(Log& log) {
+    std::uint32_t count = 0;
+    for (const std::uint64_t line : dirty_) {
+      if (count++ % kShape.batch == 0) must(log.make_room());
+      log.add(line, pool_[line]);
+    }
+    must(log.commit(kBytes, ++clock_));
+    dirty_.clear();
+  }
+  void epochs(Log& log, int count) {
+    for (int i = 0; i < count; ++i) {
+      const std::uint64_t stores = i % 3 == 0 ? 50'000 : 100;
+      for (std::uint64_t k = 0; k < stores; ++k) store(random_() % pool_.size());
+      cut(log);
+    }
+  }
+  // The base with the epochs of the log that count.
+  std::vector<LineWords> restored(Reader* reader) {
+    std::vector<LineWords> pool(kBytes / kLine);
+    (void)must(files_.read(base_, pool.data(), kBytes, 0));
+    const layout::BaseMark none{};
+    for (const std::uint64_t copy : {0, 1})
+      std::memcpy(
+          reinterpret_cast<char*>(pool.data()) + copy * layout::kMarkStride + layout::kMarkOffset,
+          &none, sizeof(none));
+    if (reader == nullptr) return pool;
+    must(reader->replay(
+        [&](std::uint64_t line, const LineWords& content) { pool[line] = content; }));
+    return pool;
+  }
+  bool same(const std::vector<LineWords>& pool) const {
+    return std::memcmp(pool.data(), pool_.data(), kBytes) == 0;
+  }
+  Log::PageContent content() { return copy_; }
+  std::size_t names() const {
+    std::size_t n = 0;
+    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(log_path_)) ++n;
+    return n;
+  }
+
+  RealFileSystem files_;
+  TempPath folder_;
+  std::string base_path_ = folder_.str() + "/base";
+  std::string log_path_ = folder_.str() + "/log";
+  FileSystem::File base_ = -1;
+  std::vector<LineWords> pool_;
+  std::set<std::uint64_t> dirty_;
+  std::mt19937_64 random_{5};
+  std::uint64_t clock_ = 0;
+  std::function<void(std::uint64_t, std::byte*)> copier_ = [this](std::uint64_t page,
+                                                                  std::byte* to) {
+    std::memcpy(to, pool_.data() + page * (kPage / kLine), kPage);
+  };
+  FunctionRef<void(std::uint64_t, std::byte*)> copy_{copier_};
+};
+
+TEST_F(LogFiles, GoesOnRestartsAndCloses) {
+  const std::uint8_t id[16] = {1};
+  EpochId durable;
+  {
+    Log log(files_, base_, log_path_, folder_, kShape);
+    must(log.read_marks());
+    EXPECT_TRUE(log.marks().none());
+    must(log.begin(id));
+    epochs(log, 5);
+    must(log.fold(content()));
+    EXPECT_TRUE(same(restored(nullptr)));
+    EXPECT_LE(names(), 2);  // that which is written, and a spare one
+    epochs(log, 4);
+    durable = log.durable();
+  }
+  {  // after a kill
+    Log log(files_, base_, log_path_, folder_, kShape);
+    must(log.read_marks());
+    Reader reader(files_, log_path_);
+    must(reader.scan(log.marks().mark()));
+    EXPECT_EQ(reader.end().epoch, durable.epoch);
+    EXPECT_EQ(reader.end().unix_ns, clock_);
+    EXPECT_TRUE(same(restored(&reader)));
+    must(log.go_on(reader, durable));
+    epochs(log, 4);
+    must(log.confirm(0));
+  }
+  {  // after a restart of the machine
+    Log log(files_, base_, log_path_, folder_, kShape);
+    must(log.read_marks());
+    const layout::BaseMark mark = log.marks().mark();
+    Reader reader(files_, log_path_);
+    must(reader.scan(mark));
+    EXPECT_TRUE(same(restored(&reader)));
+    must(reader.replay([&](std::uint64_t line, const LineWords&) { dirty_.insert(line); }));
+    must(log.go_on(reader, {.epoch = mark.folded, .seal = mark.folded_seal}));
+    EXPECT_EQ(log.close(content()), StatusCode::invalid_argument);  // no epoch has the lines
+    cut(log);
+    must(log.close(content()));
+    EXPECT_TRUE(same(restored(nullptr)));
+    EXPECT_FALSE(std::filesystem::exists(log_path_));
+    EXPECT_EQ(log.commit(kBytes, 0), StatusCode::invalid_argument);
+  }
+  Log log(files_, base_, log_path_, folder_, kShape);
+  must(log.read_marks());
+  EXPECT_EQ(log.marks().mark().state, layout::BaseState::closed);
+  EXPECT_GT(log.marks().mark().folded, durable.epoch);
+}
+
+// 64 lines or more of an epoch cost at most twice their bytes.
+TEST_F(LogFiles, WritesLittleMoreThanTheLines) {
+  const std::uint8_t id[16] = {2};
+  Log log(files_, base_, log_path_, folder_, kShape);
+  must(log.read_marks());
+  must(log.begin(id));
+  for (const std::uint64_t lines : {64, 1'000, 20'000}) {
+    dirty_.clear();
+    while (dirty_.size() < lines) store(random_() % pool_.size());
+    const std::uint64_t before = log.written();
+    cut(log);
+    EXPECT_LE(log.written() - before, 2 * kLine * lines) << lines;
+    std::printf("%llu lines: %.2f times their bytes\n", static_cast<unsigned long long>(lines),
+                static_cast<double>(log.written() - before) / static_cast<double>(kLine * lines));
+  }
+}
+
+}  // namespace
+}  // namespace perdure::test
