@@ -38,7 +38,8 @@ class BaseMarks {
   // to that, and what it wrote to the other copy may yet reach the disk.
   Status settle() noexcept {
     Status own = put(mark_, copy_);
-    return own.ok() ? write(mark_) : std::move(own);
+    const bool other = own.ok() && P::runs("log.start.other"_site);
+    return other ? write(mark_) : std::move(own);
   }
   // The same as write() with both copies.
   Status write_both(const layout::BaseMark& mark) noexcept {

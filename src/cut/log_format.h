@@ -4,13 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
-#include <string_view>
 #include <type_traits>
 
 #include "platform/platform.h"
-#include "util/containers.h"
 #include "util/crc32c.h"
 
 namespace perdure::layout {
@@ -119,32 +116,12 @@ inline std::uint64_t part_bytes(std::uint64_t runs, std::uint64_t lines) {
 
 namespace perdure {
 
+inline constexpr std::uint64_t kMostNumber = std::uint64_t{1} << 48;  // of segments and epochs
+
 // An epoch as others follow it.
 struct EpochId {
   std::uint64_t epoch = 0;
   std::uint32_t seal = 0;
 };
-
-// --- names in the folder of the log ---
-inline constexpr const char* kUnnamedSegment = "new";  // until it has its name
-
-using SegmentName = Text<16>;
-inline SegmentName segment_name(std::uint64_t number) noexcept {
-  char text[17];
-  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(number));
-  return std::string_view(text, 16);
-}
-inline constexpr std::uint64_t kMostNumber = std::uint64_t{1} << 48;  // of segments and epochs
-// 0: it is no name of a segment.
-inline std::uint64_t segment_number(std::string_view name) noexcept {
-  if (name.size() != 16) return 0;
-  std::uint64_t number = 0;
-  for (const char c : name) {
-    const bool digit = c >= '0' && c <= '9';
-    if (!digit && (c < 'a' || c > 'f')) return 0;
-    number = number << 4 | static_cast<std::uint64_t>(digit ? c - '0' : c - 'a' + 10);
-  }
-  return number < kMostNumber ? number : 0;
-}
 
 }  // namespace perdure

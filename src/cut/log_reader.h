@@ -30,8 +30,8 @@
 
 #include "cut/cutter.h"
 #include "cut/log_format.h"
+#include "cut/segment_names.h"
 #include "platform/file_system.h"
-#include "util/path.h"
 
 namespace perdure {
 
@@ -41,7 +41,6 @@ struct LogEnd {
   std::uint32_t seal = 0;        // of that epoch
   std::uint64_t pool_bytes = 0;  // at that epoch; 0: no epoch of the log counts
   std::uint64_t unix_ns = 0;     // of that epoch
-  std::uint64_t lines = 0;       // that replay() gives
   std::uint64_t segment = 0;     // the greatest number
 };
 
@@ -74,14 +73,13 @@ class LogReader {
     std::uint64_t segment;
     std::uint64_t offset;
     std::uint32_t seal;
-    bool whole;
   };
   struct Epoch {  // an attempt to write one
     std::uint64_t term, epoch, after;
     std::uint32_t before, seal;
     std::size_t first, parts;  // in parts_
     bool whole;
-    std::uint64_t pool_bytes, unix_ns, lines;
+    std::uint64_t pool_bytes, unix_ns;
   };
 
   struct Trace {  // of an epoch that was durable when this was written
@@ -89,7 +87,6 @@ class LogReader {
     EpochId id;
   };
 
-  Status list_segments() noexcept;
   Status scan_segment(std::uint64_t number, bool& has_head) noexcept;
   Part last_part() const noexcept;
   bool lacks(std::uint64_t segment) const noexcept;
@@ -134,20 +131,6 @@ Status LogReader<P>::lost(std::uint64_t segment, EpochId id) const noexcept {
 }
 
 template <class P>
-Status LogReader<P>::list_segments() noexcept {
-  bool memory = true;
-  Status s = files_.list(folder_, [&](std::string_view name) {
-    const std::uint64_t number = segment_number(name);
-    if (number != 0 && memory) memory = segments_.push_back(number);
-  });
-  if (!memory) return StatusCode::out_of_memory;
-  if (s == StatusCode::not_found) s = {};  // mark.newest says whether that is right
-  if (!s.ok()) return s;
-  std::ranges::sort(segments_);
-  return {};
-}
-
-template <class P>
 void LogReader<P>::close_segment() noexcept {
   if (number_ != 0) files_.close(file_);
   number_ = 0;
@@ -157,9 +140,7 @@ template <class P>
 Status LogReader<P>::open_segment(std::uint64_t number) noexcept {
   if (number == number_) return {};
   close_segment();
-  char suffix[18] = "/";
-  std::memcpy(suffix + 1, segment_name(number).c_str(), 16);
-  if (!path_.assign(folder_, std::string_view(suffix, 17))) return StatusCode::invalid_argument;
+  if (Status s = path_in(folder_, segment_name(number), path_); !s.ok()) return s;
   auto file = files_.open(path_.c_str(), FileSystem::Open::existing);
   if (!file) return std::move(file.error());
   file_ = *file;
@@ -212,8 +193,7 @@ Status LogReader<P>::add(const layout::PartHead& head, bool whole) noexcept {
                        last->seal == head.before && !last->whole;
   // A part without the one before it is of an epoch that is not whole.
   if (!begins && !goes_on) return {};
-  if (!parts_.push_back(
-          {.segment = head.segment, .offset = head.offset, .seal = head.crc, .whole = whole}))
+  if (!parts_.push_back({.segment = head.segment, .offset = head.offset, .seal = head.crc}))
     return StatusCode::out_of_memory;
   if (begins) {
     if (!epochs_.push_back({.term = head.term,
@@ -225,8 +205,7 @@ Status LogReader<P>::add(const layout::PartHead& head, bool whole) noexcept {
                             .parts = 0,
                             .whole = false,
                             .pool_bytes = 0,
-                            .unix_ns = 0,
-                            .lines = 0}))
+                            .unix_ns = 0}))
       return StatusCode::out_of_memory;
     last = &epochs_[epochs_.size() - 1];
   }
@@ -237,7 +216,6 @@ Status LogReader<P>::add(const layout::PartHead& head, bool whole) noexcept {
   }
   ++last->parts;
   last->seal = head.crc;
-  last->lines += head.lines;
   last->pool_bytes = head.pool_bytes;
   last->unix_ns = head.unix_ns;
   last->whole = head.last == 1;
@@ -314,7 +292,6 @@ Status LogReader<P>::follow() noexcept {
     end_.seal = epoch->seal;
     end_.pool_bytes = epoch->pool_bytes;
     end_.unix_ns = epoch->unix_ns;
-    end_.lines += epoch->lines;
   }
   return {};
 }
@@ -378,7 +355,9 @@ bool LogReader<P>::has_folding() const noexcept {
 template <class P>
 Status LogReader<P>::scan(const layout::BaseMark& mark) noexcept {
   mark_ = mark;
-  if (Status s = list_segments(); !s.ok()) return s;
+  Status listed = list_segments(files_, folder_, segments_);
+  // Without a folder the mark says whether that is right.
+  if (!listed.ok() && listed != StatusCode::not_found) return listed;
   Status done;
   for (const std::uint64_t number : segments_) {
     bool has_head = false;

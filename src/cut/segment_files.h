@@ -8,7 +8,8 @@
 //   log.S2  A segment is used again or removed only if no epoch in it is needed, and those of a
 //       process before only once an epoch of this one counts. So it is never the one that the mark
 //       names.
-//   log.S3  When a segment is left, its parts are durable.
+//   log.S3  When a segment has no room for the next part of an epoch, the parts in it become
+//       durable before that part is written.
 // Thread safety: one thread.
 #pragma once
 
@@ -21,8 +22,8 @@
 
 #include "cut/base_mark.h"
 #include "cut/log_format.h"
+#include "cut/segment_names.h"
 #include "platform/file_system.h"
-#include "util/path.h"
 
 namespace perdure {
 
@@ -75,9 +76,10 @@ class SegmentFiles {
     std::uint64_t last;  // epoch in it
   };
 
-  Status path_of(std::string_view name, PathText& path) const noexcept;
+  Status path_of(std::string_view name, PathText& path) const noexcept {
+    return path_in(folder_, name, path);
+  }
   Expected<bool> is_own(const PathText& path) noexcept;
-  Status list(Array<std::uint64_t>& numbers) noexcept;
   Status remove(const Array<std::uint64_t>& numbers) noexcept;
   bool is_free(const Old& old) const noexcept { return !held_ && old.last <= freed_; }
   Old* spare() noexcept;
@@ -108,34 +110,10 @@ class SegmentFiles {
 // --- the folder ----------------------------------------------------------------------------------
 
 template <class P>
-Status SegmentFiles<P>::path_of(std::string_view name, PathText& path) const noexcept {
-  char suffix[50] = "/";
-  suffix[1 + name.copy(suffix + 1, sizeof(suffix) - 2)] = '\0';
-  if (path.assign(folder_, std::string_view(suffix, 1 + name.size()))) return {};
-  return Status::format(StatusCode::invalid_argument, "%.*s: the path is too long",
-                        static_cast<int>(folder_.size()), folder_.data());
-}
-
-template <class P>
 Status SegmentFiles<P>::make_folder() noexcept {
   Status made = files_.make_folder(folder_);
   if (!made.ok() && made != StatusCode::exists) return made;
-  if (!P::runs("log.folder.name"_site)) return {};
-  Status s = files_.sync_folder(parent_);
-  // The names, too: a process before may not have come to that.
-  return s.ok() ? files_.sync_folder(folder_) : std::move(s);
-}
-
-template <class P>
-Status SegmentFiles<P>::list(Array<std::uint64_t>& numbers) noexcept {
-  bool memory = true;
-  Status listed = files_.list(folder_, [&](std::string_view name) {
-    const std::uint64_t number = segment_number(name);
-    if (number != 0 && memory) memory = numbers.push_back(number);
-  });
-  if (!memory) return StatusCode::out_of_memory;
-  for (const std::uint64_t number : numbers) number_ = std::max(number_, number);
-  return listed;
+  return P::runs("log.folder.name"_site) ? files_.sync_folder(parent_) : Status();
 }
 
 // Whether the file is a segment of this log. Without a head it is of none: it was not finished, or
@@ -174,9 +152,10 @@ template <class P>
 Status SegmentFiles<P>::remove_own() noexcept {
   Array<std::uint64_t> numbers;
   Array<std::uint64_t> own, unknown;
-  Status listed = list(numbers);
+  Status listed = list_segments(files_, folder_, numbers);
   if (listed == StatusCode::not_found) return {};
   if (!listed.ok()) return listed;
+  if (!numbers.empty()) number_ = numbers[numbers.size() - 1];
   PathText path;
   for (const std::uint64_t number : numbers) {
     if (Status s = path_of(segment_name(number), path); !s.ok()) return s;
@@ -202,7 +181,8 @@ template <class P>
 void SegmentFiles<P>::remove_all() noexcept {
   close_file();
   Array<std::uint64_t> numbers;
-  if (list(numbers).ok() && remove(numbers).ok()) (void)files_.remove_folder(folder_);
+  if (list_segments(files_, folder_, numbers).ok() && remove(numbers).ok())
+    (void)files_.remove_folder(folder_);
 }
 
 template <class P>

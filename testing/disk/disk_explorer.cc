@@ -1,5 +1,6 @@
 #include "testing/disk/disk_explorer.h"
 
+#include <cstdlib>
 #include <random>
 #include <set>
 #include <utility>
@@ -112,6 +113,11 @@ class Explorer {
 };
 
 }  // namespace
+
+std::string replayed() {
+  const char* image = std::getenv("PERDURE_REPLAY");
+  return image != nullptr ? image : "";
+}
 
 DiskReport explore_disk(const DiskExploration& exploration,
                         const std::function<void(SimFileSystem&)>& scenario,

@@ -23,6 +23,9 @@ struct DiskExploration {
   std::string replay;  // judge only this image: DiskReport::first_failure begins with its name
 };
 
+// The image that PERDURE_REPLAY names, or nothing.
+std::string replayed();
+
 struct DiskReport {
   std::uint64_t points = 0;
   std::uint64_t images = 0;

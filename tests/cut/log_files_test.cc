@@ -9,11 +9,17 @@
 #include <vector>
 
 #include "cut/epoch_log.h"
+#include "format/layout.h"
 #include "platform/real_platform.h"
 #include "tests/support/support.h"
 
 namespace perdure::test {
 namespace {
+
+// A pool stores nothing where the marks lie.
+static_assert(layout::kMarkStride == layout::kHeaderBytes);
+static_assert(sizeof(layout::Header) <= layout::kMarkOffset);
+static_assert(layout::kMarkOffset + sizeof(layout::BaseMark) <= layout::kBatchLog);
 
 constexpr std::uint64_t kBytes = 8 << 20;
 constexpr LogShape kShape{.segment_bytes = 4 << 20, .batch = 8192};

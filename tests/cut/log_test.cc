@@ -3,7 +3,6 @@
 #include "tests/cut/log_trials.h"
 
 #include <cstdio>
-#include <cstdlib>
 
 #include "testing/disk/disk_explorer.h"
 #include "testing/sim/sites.h"
@@ -15,11 +14,6 @@ namespace {
 using test::scaled;
 using testing::Mutant;
 using testing::ScopedMutant;
-
-std::string replayed() {
-  const char* image = std::getenv("PERDURE_REPLAY");
-  return image != nullptr ? image : "";
-}
 
 DiskReport explore(const Trial& trial, History& history) {
   history = {};
@@ -246,7 +240,7 @@ std::string wrong_after_restart() {
   return after_damage(files, history, refused, history.durable, 3);
 }
 
-// The same if the power fails again before all of that is written.
+// The same if the power fails again before the first epoch of the restart is whole.
 std::string wrong_within_restart() {
   for (std::uint64_t call = 1; call < 30; call += 2) {
     SimFileSystem files;
@@ -353,6 +347,36 @@ std::string wrong_of_damage_when_closed() {
   const std::string wrong = after_damage(files, history, refused, history.durable);
   return refused != 0 ? "a damaged mark refuses a closed pool" : wrong;
 }
+// The process is killed while it closes, and the next one while it begins a new log. Then one
+// damaged byte of a mark does no harm to the base, which is complete.
+std::string wrong_after_half_a_close() {
+  for (std::uint64_t closing = 1; closing < 30; ++closing) {
+    for (std::uint64_t beginning = 1; beginning < 12; ++beginning) {
+      SimFileSystem files;
+      History history;
+      Work work(files, history);
+      work.run({});
+      files.kill_at(closing);
+      (void)work.owner().close();
+      files.next_process();
+      BaseMarks<SimPlatform> marks(files, must(files.open("base", FileSystem::Open::existing)));
+      must(marks.read());
+      if (marks.mark().state != layout::BaseState::closed) continue;
+      files.kill_at(beginning);
+      Owner next(files);
+      (void)next.open();
+      files.kill_at(0);
+      files.next_process();
+      std::uint64_t refused = 0;
+      std::string wrong = after_damage(files, history, refused, history.durable, 97);
+      if (wrong.empty() && refused != 0) wrong = "refused";
+      if (!wrong.empty()) return "close " + std::to_string(closing) + ": " + wrong;
+    }
+  }
+  return {};
+}
+TEST(Log, NeedsOneMarkAfterHalfAClose) { EXPECT_EQ(wrong_after_half_a_close(), ""); }
+
 std::vector<Planted> planted() {
   const auto power = [] { return wrong_of({}); };
   const auto power_twice = [] { return wrong_of({.second_failure = true}); };
@@ -364,6 +388,7 @@ std::vector<Planted> planted() {
   return {{"log.begin.mark", power},
           {"log.begin.names", power_twice},
           {"log.start.mark", kill(2)},
+          {"log.start.other", wrong_after_half_a_close},
           {"log.mark.sync", power},
           {"log.folder.name", power},
           {"log.segment.sync", power},

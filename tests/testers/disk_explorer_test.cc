@@ -2,7 +2,6 @@
 // that is planted in it.
 #include "testing/disk/disk_explorer.h"
 
-#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
@@ -93,11 +92,6 @@ std::string verdict(SimFileSystem& files, const Trial& trial, const History& his
     return {};
   }
   return "the words are of no cut from " + std::to_string(first) + " on";
-}
-
-std::string replayed() {
-  const char* image = std::getenv("PERDURE_REPLAY");
-  return image != nullptr ? image : "";
 }
 
 DiskReport explore(const Trial& trial, History& history, const std::string& replay = replayed()) {
