@@ -75,8 +75,9 @@ struct Shared {
   }
 }
 
-// Returns how many lines the log had, and how many cuts there were.
-std::pair<std::uint64_t, std::uint64_t> kill_once(int us) {
+// Kills the child us microseconds after it has made `cuts` cuts. Returns how many lines the log
+// had, and how many cuts there were.
+std::pair<std::uint64_t, std::uint64_t> kill_once(int us, std::uint64_t cuts_before) {
   const TempPath path;
   SparseStorage storage(Log::bytes_for(kMost));
   must(storage.allocate(0, storage.capacity()));
@@ -85,7 +86,8 @@ std::pair<std::uint64_t, std::uint64_t> kill_once(int us) {
   if (at == MAP_FAILED) throw std::bad_alloc();
   auto* shared = new (at) Shared;
   const pid_t child = start_child([&] { work(path, storage, *shared); });
-  for (int i = 0; !shared->ready.load() && i < 100'000; ++i) ::usleep(100);
+  const auto begun = [&] { return shared->ready.load() && shared->cuts.load() >= cuts_before; };
+  for (int i = 0; !begun() && i < 100'000; ++i) ::usleep(100);
   ::usleep(static_cast<useconds_t>(us));
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
@@ -115,7 +117,9 @@ TEST(Kill, TheNextProcessFindsWhatTheCopyLacks) {
   std::uint64_t lines = 0;
   std::uint64_t cuts = 0;
   for (std::uint64_t i = 0; i < scaled(200, 12, 4) && !HasFailure(); ++i) {
-    const auto [found, made] = kill_once(static_cast<int>(2000 + random() % 15'000));
+    // Every second kill can come before the first cut.
+    const std::uint64_t before = i % 2 == 0 ? 0 : 6 + random() % 6;
+    const auto [found, made] = kill_once(static_cast<int>(2000 + random() % 15'000), before);
     lines += found;
     cuts += made;
   }
