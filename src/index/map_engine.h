@@ -137,7 +137,11 @@ class MapEngine : public Interface, public EngineInstance {
 
   // Waiting in a guard might never end: the holder of the gate may wait for what the guard
   // protects.
-  [[gnu::cold]] static Status in_callback() noexcept {
+  [[gnu::cold]] Status not_passed() const noexcept {
+    if (Status refused = context_.epochs.gate().refusal(); !refused.ok()) return refused;
+    if (!context_.epochs.nested() && !context_.epochs.gate().held()) {
+      return Status::format(StatusCode::io, "mutations were refused until now; try again");
+    }
     return Status::format(StatusCode::invalid_argument,
                           "a callback of a read, a scan or a read_batch must not change a map");
   }
@@ -152,7 +156,7 @@ class MapEngine : public Interface, public EngineInstance {
   [[gnu::always_inline]] Status begin_mutation(MutationGuard<P>& guard,
                                                bool needs_space) const noexcept {
     if (guard.ok() && !guard.pass_gate()) [[unlikely]]
-      return in_callback();
+      return not_passed();
     return begin_change(guard, needs_space);
   }
   // For changes of the structure, which change no entry.

@@ -133,14 +133,23 @@ class EpochDomain {
   // with the guard's address would keep the guard of every mutation in memory.
   [[gnu::noinline, gnu::cold]] bool wait_at_gate(Slot* slot) noexcept {
     if (gate_.does_batch()) return true;
-    if (slot->depth > 1 || gate_.held()) return false;
+    if (!gate_.refusal().ok()) return false;
+    if (gate_.lets_pass()) return true;
+    // A mutation in a callback of a read must not wait, but only the closed gate refuses it.
+    if (slot->depth > 1 || gate_.held()) return gate_.only_braked();
     const typename Gate<P>::Waiting waiting(gate_);
     do {
       unpin(slot);
       waiting.wait();
       (void)pin<true>();
-    } while (!gate_.passes());
+      if (!gate_.refusal().ok()) return false;
+    } while (!gate_.lets_pass());
     return true;
+  }
+  // Whether the calling thread is in a guard within a guard.
+  bool nested() noexcept {
+    const Slot* slot = this_slot();
+    return slot != nullptr && slot->depth > 1;
   }
   // Whether the calling thread is in a guard.
   bool in_guard() noexcept {

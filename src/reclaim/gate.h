@@ -11,10 +11,13 @@
 //   passes  asked by a mutation, in its guard, before all else: one load of a word that seldom
 //           changes. If it returns false, the mutation unpins, waits, pins and asks again.
 //   close   stores the word, then a heavy fence, then reads the slots of all threads.
-// ORDERING  holder_  stored (seq_cst), then heavy_fence(), then the slots are read. A mutation
-//   stores into its slot, then light_fence(), then loads holder_ (acquire). So either the mutation
+// ORDERING  word_  set (seq_cst), then heavy_fence(), then the slots are read. A mutation
+//   stores into its slot, then light_fence(), then loads word_ (acquire). So either the mutation
 //   sees the closed gate, or the holder sees the mutation, and waits for its end. The end stores 0
 //   into the slot (release): the holder sees all that the mutation did.
+// BRAKE   The owner of the pool can slow mutations down, or refuse them (Brake). While the brake is
+//   on, a mutation asks it before it goes on, and waits as at a closed gate. Nothing depends on
+//   when a thread sees that the brake was put on.
 // NOT GATED  Steps of background work, and reclamation: they change no entry. compact(), and making
 //   and dropping maps: Pool excludes them by a latch. rollback() beyond its first step: no other
 //   operation may be in flight.
@@ -31,6 +34,19 @@ namespace perdure {
 template <Platform P>
 class EpochDomain;
 
+class Brake {
+ public:
+  // Whether a mutation may go on now.
+  virtual bool lets() noexcept = 0;
+  // Returns when that may have changed. The caller is in no guard.
+  virtual void wait() noexcept = 0;
+  // Not ok: every mutation fails with this error.
+  virtual Status refusal() noexcept = 0;
+
+ protected:
+  ~Brake() = default;
+};
+
 template <Platform P>
 class Gate {
  public:
@@ -40,12 +56,35 @@ class Gate {
 
   // Called in a MutationGuard.
   [[gnu::always_inline]] bool passes() const noexcept {
-    return holder_.load(std::memory_order_acquire) == 0;
+    return word_.load(std::memory_order_acquire) == 0;
   }
   // Whether the calling thread has closed the gate. Its own mutations do not pass, nor may it wait,
   // unless it does a batch.
   bool held() const noexcept {
-    return holder_.load(std::memory_order_relaxed) == P::thread_slot() + 1;
+    return (word_.load(std::memory_order_relaxed) & ~kBraked) == P::thread_slot() + 1;
+  }
+
+  // --- the brake ---
+  // It must stay valid. Before threads use the pool.
+  void set_brake(Brake& brake) noexcept { brake_ = &brake; }
+  // On: mutations ask the brake. One thread at a time.
+  void put_brake(bool on) noexcept {
+    if (on) {
+      word_.fetch_or(kBraked, std::memory_order_release);
+    } else {
+      word_.fetch_and(~kBraked, std::memory_order_release);
+    }
+  }
+  bool braked() const noexcept { return (word_.load(std::memory_order_acquire) & kBraked) != 0; }
+  Status refusal() const noexcept { return braked() ? brake_->refusal() : Status(); }
+  // Whether no thread has closed the gate. The brake may be on.
+  bool only_braked() const noexcept {
+    return (word_.load(std::memory_order_acquire) & ~kBraked) == 0;
+  }
+  // As passes(), and if only the brake is on, the brake decides.
+  bool lets_pass() const noexcept {
+    const std::uint32_t word = word_.load(std::memory_order_acquire);
+    return word == 0 || (word == kBraked && brake_->lets());
   }
   // From the first time that the gate was closed to a mutation, until it has passed.
   class [[nodiscard]] Waiting {
@@ -60,7 +99,12 @@ class Gate {
     // Called outside any guard.
     void wait() const noexcept {
       PERDURE_ASSERT(P, "gate.G2", !gate_.domain_.pinned());
-      for (unsigned spins = 0; !gate_.passes(); ++spins) P::pause(spins);
+      for (unsigned spins = 0;; ++spins) {
+        const std::uint32_t word = gate_.word_.load(std::memory_order_acquire);
+        if (word == 0) return;
+        if (word == kBraked) return gate_.brake_->wait();
+        P::pause(spins);
+      }
     }
 
    private:
@@ -78,14 +122,14 @@ class Gate {
     for (unsigned spins = 0; spins < kTurn && waiting_.load(std::memory_order_relaxed) != 0;) {
       P::pause(spins++);
     }
-    holder_.store(P::thread_slot() + 1, std::memory_order_seq_cst);
+    word_.fetch_or(P::thread_slot() + 1, std::memory_order_seq_cst);
     for (unsigned spins = 0; !P::heavy_fence() && !P::full_light_fences(); ++spins) P::pause(spins);
     for (unsigned spins = 0; domain_.others_mutate(); ++spins) P::pause(spins);
     note_closed(true);
   }
   void open() noexcept {
     note_closed(false);
-    holder_.store(0, std::memory_order_release);
+    word_.fetch_and(kBraked, std::memory_order_release);
     latch_.unlock();
   }
   // For an assertion: whether close() of another thread has returned, and open() has not been
@@ -97,6 +141,7 @@ class Gate {
 
  private:
   static constexpr unsigned kTurn = 256;  // pauses
+  static constexpr std::uint32_t kBraked = std::uint32_t{1} << 31;
 
   void note_closed(bool closed) noexcept {
     if constexpr (P::kAsserts) {
@@ -107,10 +152,12 @@ class Gate {
 
   EpochDomain<P>& domain_;
   typename P::Latch latch_;
-  typename P::template Atomic<std::uint32_t> holder_{0};  // its thread slot + 1; 0: open
+  // The holder's thread slot + 1; 0: open. And whether the brake is on.
+  typename P::template Atomic<std::uint32_t> word_{0};
   typename P::template Atomic<std::uint32_t> waiting_{0};
   typename P::template Atomic<bool> batch_{false};
   typename P::template Atomic<bool> closed_{false};  // for the assertion
+  Brake* brake_ = nullptr;
 };
 
 // Closes the gate for a scope.

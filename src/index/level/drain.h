@@ -56,7 +56,7 @@ class Drainer : public Movement<T> {
       {
         MutationGuard<P> guard(context_.epochs);
         if (!guard.ok()) return StatusCode::out_of_memory;
-        if (!guard.pass_gate()) return Base::in_callback();
+        if (!guard.pass_gate()) return Base::not_passed();
         const View<T>& view = *current();
         if (view.generation != generation) return {};
         const bool scan = scans_.load(std::memory_order_seq_cst) != 0;

@@ -213,7 +213,7 @@ class Trim : public Plans<T> {
   [[gnu::noinline]] Status trim_block(std::uint32_t number, Progress& progress) {
     MutationGuard<P> guard(context_.epochs);
     if (!guard.ok()) return StatusCode::out_of_memory;
-    if (!guard.pass_gate()) return Base::in_callback();
+    if (!guard.pass_gate()) return Base::not_passed();
     const std::uint64_t block = chain_.offset_of(number);
     for (std::uint32_t i = 0; block != 0 && i < Chain::kSlots; ++i) {
       if (Status s = trim_slot(Chain::slot_in(block, i), progress); !s.ok()) return s;
