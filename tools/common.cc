@@ -24,7 +24,7 @@ std::string engine_names() {
   return names;
 }
 constexpr std::array kDurabilities = {Durability::automatic, Durability::process, Durability::power,
-                                      Durability::emulated};
+                                      Durability::buffered, Durability::emulated};
 
 // The remedy, for messages that name none.
 std::string_view advice(StatusCode code) {
@@ -60,6 +60,8 @@ std::string_view advice(StatusCode code) {
       return "use keys that were not made to collide, or an engine that keeps order";
     case StatusCode::conflict:
       return "read the keys again";
+    case StatusCode::live_missing:
+      return "bring the live image back, or perdure check PATH --accept";
     case StatusCode::ok:
       break;
   }
@@ -110,8 +112,8 @@ void add_durability(CLI::App& command, PoolArguments& arguments) {
   add_parsed(
       command, "--durability", arguments.durability,
       [](const std::string& text) { return parse_name(text, kDurabilities, durability_name); },
-      "a durability (auto, process, power, emulated)",
-      "what the effect of a command survives: process, power, emulated or auto;\n"
+      "a durability (auto, process, buffered, power, emulated)",
+      "what the effect of a command survives: process, buffered, power, emulated or auto;\n"
       "stays for later opens (default: auto, the mode of the last open)")
       ->type_name("D");
 }

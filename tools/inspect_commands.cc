@@ -54,6 +54,9 @@ const char* medium_words(Medium medium) {
 // The guarantee for a power failure or a crash of the kernel (table in docs/durability.md).
 const char* power_promise(const PoolInfo& info) {
   if (info.durability == Durability::power) return "nothing acknowledged is lost";
+  if (info.durability == Durability::buffered) {
+    return "it opens as it was at its last durable cut, at most a moment before";
+  }
   if (info.durability == Durability::emulated) return "no guarantee (emulation only)";
   return "no guarantee; the next open detects it and refuses the file";
 }
@@ -69,6 +72,7 @@ const char* state_words(const PoolInfo& info) {
 
 // The stores that are known to be on the medium and not only in caches of the kernel.
 const char* written_back_words(const PoolInfo& info) {
+  if (!info.live_image.empty()) return "everything up to the last durable cut, in its log";
   return info.synced || info.weakest_mode == Durability::power
              ? "everything acknowledged"
              : "everything up to the last sync or close; not the stores since then";
@@ -126,6 +130,7 @@ Json to_json(const PoolInfo& info) {
           {"medium", medium_name(info.medium)},
           {"durability", durability_name(info.durability)},
           {"weakest_mode", durability_name(info.weakest_mode)},
+          {"live", info.live_image},
           {"flush_instruction", info.flush_instruction},
           {"survives_kill", true},
           {"survives_power_loss", info.durability == Durability::power},
@@ -161,6 +166,7 @@ void print_info(const PoolInfo& info) {
   print_row("  process killed", "nothing acknowledged is lost");
   print_row("  OS crash, power loss", power_promise(info));
   print_row("written back", written_back_words(info));
+  if (!info.live_image.empty()) print_row("live image", info.live_image);
   print_row("state", state_words(info) + owner_words(info));
   print_row("trusted", info.trusted ? std::string("yes") : "NO: " + info.trust_note);
   for (const MapInfo& map : info.maps) {

@@ -18,7 +18,8 @@ namespace {
 constexpr const char* kMemoryFolder = "/dev/shm";
 constexpr std::uint64_t kMemoryWanted = 1_GiB;
 constexpr std::uint32_t kMaxThreads = 1024;
-constexpr std::array kDurabilities = {Durability::process, Durability::power, Durability::emulated};
+constexpr std::array kDurabilities = {Durability::process, Durability::buffered, Durability::power,
+                                      Durability::emulated};
 
 constexpr const char* kBenchFooter = R"(
 Every run starts with an empty pool, which is removed at the end. Without --workload, --calibrate
@@ -115,7 +116,8 @@ void declare(CLI::App& app, Program program, std::span<const std::string_view> f
                  "keys as people have them, instead of random ones: ids, times, paths, urls, uuid, "
                  "words, or file:F for the lines of a file");
   app.add_option("--value", raw.value, "u64, string:LEN, or array:15 with --key array:16 (u64)");
-  app.add_option("--durability", raw.durability, "auto, process, power or emulated (auto)");
+  app.add_option("--durability", raw.durability,
+                 "auto, process, buffered, power or emulated (auto)");
   app.add_option("--write-latency-ns", raw.write_latency_ns,
                  "with --durability emulated: ns added to each write-back (0)");
   app.add_option(
@@ -332,7 +334,7 @@ Result<void> judge_pool(const Raw& raw, BenchOptions& options) {
     options.durability = *durability;
   } else if (raw.durability != "auto") {
     return failure(kExitUsage, "unknown durability '" + raw.durability +
-                                   "'; known: auto process power emulated");
+                                   "'; known: auto process buffered power emulated");
   }
   if (raw.write_latency_ns != 0 && options.durability != Durability::emulated) {
     return failure(kExitUsage, "--write-latency-ns goes with --durability emulated only");

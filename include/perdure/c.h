@@ -110,6 +110,7 @@ typedef PERDURE_ENUM(perdure_status){
     PERDURE_READ_ONLY = 13,          // a mutation of a pool that was opened read-only
     PERDURE_HASH_OVERFLOW = 14,      // more keys of one hash than the table takes
     PERDURE_CONFLICT = 15,           // a requirement of a batch is not met; nothing was changed
+    PERDURE_LIVE_MISSING = 16,       // the live image of a buffered pool is not where it was
     PERDURE_TRUNCATED = 100          // the value is larger than the caller's buffer
 } perdure_status;
 
@@ -148,7 +149,8 @@ typedef PERDURE_ENUM(perdure_durability){
     PERDURE_DURABILITY_AUTOMATIC = 0,  // as at the last open; new pools: power on DAX, else process
     PERDURE_DURABILITY_PROCESS = 1,    // a kill of the process
     PERDURE_DURABILITY_POWER = 2,      // also a power failure
-    PERDURE_DURABILITY_EMULATED = 3    // guarantees as process, costs as power: for benchmarks
+    PERDURE_DURABILITY_EMULATED = 3,   // guarantees as process, costs as power: for benchmarks
+    PERDURE_DURABILITY_BUFFERED = 4  // as process; after a power failure as it was a moment before
 } perdure_durability;
 
 // Whether an open may create the pool or the map.

@@ -32,6 +32,9 @@ enum class Durability : std::uint8_t {
   power = 2,    // also a power loss; costs write-back and fence (msync on a disk)
   // Guarantees as `process` and costs as `power`: for tests and benchmarks.
   emulated = 3,
+  // A kill of the process; and after a power loss the pool is as it was at one moment (a cut), at
+  // most about BufferedOptions::interval_ms before. On any disk; costs little more than `process`.
+  buffered = 4,
 };
 
 // Limits in bytes, checked by the calls and documented in docs/guide.md.
@@ -67,6 +70,33 @@ enum class LogLevel : std::uint8_t {
   error,  // the pool is poisoned, or a part of it is damaged and not served
 };
 
+// What happens if the disk takes the cuts of a `buffered` pool too slowly.
+enum class OnLag : std::uint8_t {
+  // Mutations wait while a cut is being written and the last durable one is older than two
+  // intervals and the time that it took, of which 100 ms count at most.
+  throttle,
+  report,  // nothing waits, and the lag grows: PoolStats::lag_ns
+};
+
+// What happens to mutations of a `buffered` pool after its log could not be written.
+enum class OnLogFailure : std::uint8_t {
+  refuse,  // they fail with `io` until Pool::resume_log() succeeds
+  serve,   // they go on; a power failure loses everything since the last durable cut
+};
+
+// Of a pool with durability `buffered`. No effect on other pools. docs/durability.md.
+struct BufferedOptions {
+  // Milliseconds between two cuts; 1 to 3,600,000. With PoolOptions::background_threads = 0 only
+  // sync(), wait_durable() and run_background() make cuts.
+  std::uint32_t interval_ms = 100;
+  OnLag on_lag = OnLag::throttle;
+  OnLogFailure on_log_failure = OnLogFailure::refuse;
+  // The folder of the live image, for instance "/dev/shm": then its changes do not go to the disk
+  // as well. It must exist and keep its files until the machine goes down. "": beside the pool.
+  // After a kill the live image is used where it is.
+  std::string_view memory_directory = {};
+};
+
 // The options of Pool::open().
 struct PoolOptions {
   // Behaviour.
@@ -86,6 +116,7 @@ struct PoolOptions {
   // So a service that needs `power` states it at every open. An open that enters `power` first
   // syncs the file.
   Durability durability = Durability::automatic;
+  BufferedOptions buffered = {};
   std::uint64_t max_size = 64_GiB;  // bytes that a new pool may grow to; Pool::resize raises it
   // Called with one line for an operator, which begins with the file's path. Null: no log. No
   // lookup calls it, and no mutation unless something unusual happens. Any thread may call it,

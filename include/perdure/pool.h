@@ -48,9 +48,12 @@ class Pool {
   // recovery_threads threads: O(leaves) for phast, O(buckets) for level, O(entries) for ascs and
   // pskiplist. A pool whose maps are all of clevel or as serves at once; the rest of its recovery
   // runs in the background. Reserves max_size bytes of address space.
-  // Errors: not_found, exists (mode); busy; untrusted; corruption; unsupported_format; unsupported
+  // Errors: not_found, exists (mode; or the log's folder has segments of another pool); busy;
+  // untrusted; live_missing; corruption; unsupported_format; unsupported
   // (the medium cannot give this durability); invalid_argument; io; out_of_memory; pool_full;
   // poisoned (a write-back of the recovery failed).
+  // In durability `buffered` the open copies the whole file. If it fails after that, the file keeps
+  // its content, but its header and its marks may have been written.
   // A refusal with busy, untrusted, unsupported_format or unsupported leaves the file as it was. So
   // does every refusal of a pool that was closed properly, up to the end of its recovery. A pool
   // that was not closed properly is first marked as in use and repaired map by map. If its open
@@ -71,7 +74,8 @@ class Pool {
   // old maximum or the new one, and is otherwise unchanged. O(extents of the file).
   // Afterwards a build from before the call existed refuses the pool (unsupported_format). The call
   // works at least 8 times; from then on each that would need another extent table fails.
-  // Errors: invalid_argument (max_size is not larger than the present maximum, or larger than
+  // Errors: invalid_argument (max_size is not larger than the present maximum, or the pool was left
+  // open in durability `buffered`, or max_size is larger than
   // kMaxPoolSize, or adds less than its extent table takes); not_found; busy; untrusted;
   // corruption (header, root directory or extent table); unsupported_format; unsupported (no
   // further extent table, or the medium cannot give the pool's durability); io (also of a file
@@ -159,6 +163,8 @@ class Pool {
   // Writes the whole file back. When it returns, everything that was acknowledged before the call
   // survives a crash of the machine, in every durability mode. Mutations may run meanwhile. Must
   // not be called from a callback of a read or a scan.
+  // In `buffered` it waits for a cut that began after the call, and for one write of what has
+  // changed since the last one. info().synced stays false: for a backup close the pool.
   //
   // For backups: stop all mutations, call sync(), and look at info().synced. If it is true, and no
   // mutation runs until the end of the copy, the copy is trusted as that of a closed pool. So is
@@ -168,9 +174,24 @@ class Pool {
   // O(assigned bytes); all cores read them, unless mutations run. Finishes background work first,
   // for about a second. If more is left, the file is written back and info().synced stays false.
   // Does nothing in a read-only pool.
-  // Errors: io or poisoned (the write-back failed; the pool is poisoned); corruption (found in the
-  // background).
+  // Errors: io or poisoned (the write-back failed; the pool is poisoned, but in `buffered` see
+  // resume_log()); corruption (found in the background).
   Status sync();
+  // Only for durability `buffered`; sync() is both of them. epoch() returns the number of the next
+  // cut of the pool: it will have everything that was acknowledged before the call. wait_durable()
+  // returns when that cut, or a later one, is durable: it survives a power failure. So a server can
+  // do other work between the two, and one write to the disk serves all callers that wait.
+  // The numbers are of this open, and begin with 1. epoch() is O(1).
+  // In `power` both return at once, because everything is durable.
+  // Errors: unsupported (other durabilities); invalid_argument (epoch() has not returned the number
+  // yet); io, pool_full or others of the log, which then stops: see resume_log().
+  Expected<std::uint64_t> epoch() const;
+  Status wait_durable(std::uint64_t epoch);
+  // After a write of the log of a `buffered` pool has failed: tries again, from the last durable
+  // cut on, and returns when a new cut is durable. Until then mutations fail with `io`, unless
+  // BufferedOptions::on_log_failure says otherwise, and sync() and wait_durable() return the error.
+  // Does nothing if the log has not failed. Errors: those of wait_durable().
+  Status resume_log();
   // Shrinks hash tables that are too large (level, clevel) and returns free extents to the file
   // system. Returns the number of bytes by which the file takes less space there. Other operations
   // may run meanwhile; space that they give to the file is subtracted. It changes no entry, and a
@@ -206,8 +227,9 @@ class Pool {
 
   // Runs one step, about a millisecond at most, of the pool's background work (a rehash or a sweep)
   // on the calling thread. Returns false if there was none; phast has none. For pools opened with
-  // background_threads = 0; in others it helps the threads. Work that is left at close() continues
-  // after the next open.
+  // background_threads = 0; in others it helps the threads. In such a pool with durability
+  // `buffered` a step can be a cut, which waits for the disk. Work that is left at close()
+  // continues after the next open.
   Expected<bool> run_background();
 
   // Closes the pool, also if it returns an error: the file is unmapped and unlocked. Afterwards its

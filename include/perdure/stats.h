@@ -68,6 +68,8 @@ struct PoolInfo {
   bool in_use = false;         // a process has it open, perhaps this one
   std::int64_t owner_pid = 0;  // of the present or last owner
   std::string owner_host;      // the same; may be empty
+  // Path of the live image of a `buffered` pool that is open, or was left open; else empty.
+  std::string live_image;
   std::vector<MapInfo> maps;
 };
 
@@ -131,6 +133,14 @@ struct PoolStats {
   std::uint64_t epoch = 0;         // of memory reclamation; it rises while readers move on
   std::uint64_t stalled_readers = 0;  // threads in a callback that keep blocks from being reused
   std::uint64_t recovery_ns = 0;      // nanoseconds that the open took
+  // Of durability `buffered`; 0 otherwise.
+  std::uint64_t lag_ns = 0;     // nanoseconds; what a power failure now would undo is not older
+  std::uint64_t cuts = 0;       // since the open; with those that had nothing to write
+  std::uint64_t log_bytes = 0;  // that the log took on the disk at the last cut
+  std::uint64_t log_written_bytes = 0;  // from the open to the last cut
+  std::uint64_t longest_stop_ns = 0;    // the longest time that a cut has stopped all stores
+  // The log cannot be written since then (nanoseconds since 1970); 0: it can. See resume_log().
+  std::uint64_t log_failed_unix_ns = 0;
   std::vector<MapStats> maps;
 };
 

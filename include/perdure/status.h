@@ -24,7 +24,7 @@ enum class StatusCode : std::uint8_t {
   corruption,          // the content of the file breaks the format; nothing was changed
   unsupported_format,  // another format version, unknown features, or another kind of machine
   // The file may lack acknowledged data (docs/durability.md). PoolOptions::accept_untrusted serves
-  // it if a full check passes.
+  // it if a full check passes; not if the log of a `buffered` pool is damaged or missing.
   untrusted,
   // No space in the pool or on the disk. Reads and erases work, inserts again once space is free.
   pool_full,
@@ -37,6 +37,10 @@ enum class StatusCode : std::uint8_t {
   read_only,      // a mutation of a pool that was opened read-only
   hash_overflow,  // more keys of one hash than the table takes; nothing was changed
   conflict,       // a requirement of a batch is not met; nothing was changed
+  // A `buffered` pool was left open since the machine was started, and its live image (two files)
+  // is not where it was, or cannot be used. PoolOptions::accept_untrusted serves the last durable
+  // cut.
+  live_missing,
 };
 
 // The code's name in lower case, e.g. "pool_full". Never null; "unknown" for a value that is none.

@@ -61,6 +61,9 @@ class HashOverflowError(Error):
 class ConflictError(Error):
     """A requirement of a batch is not met. Nothing was changed."""
 
+class LiveMissingError(Error):
+    """The live image of a buffered pool is not where it was."""
+
 class ClosedError(InvalidArgumentError):
     """The pool, or the object, was closed."""
 

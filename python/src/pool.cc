@@ -90,6 +90,7 @@ class PyPool {
                         .durability = named<Durability>(durability, "durability",
                                                         {{"auto", Durability::automatic},
                                                          {"process", Durability::process},
+                                                         {"buffered", Durability::buffered},
                                                          {"power", Durability::power},
                                                          {"emulated", Durability::emulated}}),
                         .max_size = max_size,

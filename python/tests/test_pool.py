@@ -55,7 +55,7 @@ def test_modes_of_maps(pool):
 def test_durability(disk_path):
     with perdure.Pool(disk_path) as pool:
         assert pool.info()["durability"] == "process"
-    for name in ("power", "process", "emulated"):
+    for name in ("power", "buffered", "process", "emulated"):
         with perdure.open(disk_path, durability=name) as store:
             store["a"] = name.encode()
             assert store.pool.info()["durability"] == name

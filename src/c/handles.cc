@@ -201,7 +201,7 @@ const char* perdure_last_error(void) { return perdure::c::last_error(); }
 
 const char* perdure_status_name(perdure_status status) {
   if (status == PERDURE_TRUNCATED) return "truncated";
-  if (status < PERDURE_OK || status > PERDURE_CONFLICT) return "unknown";
+  if (status < PERDURE_OK || status > PERDURE_LIVE_MISSING) return "unknown";
   return perdure::status_code_name(static_cast<perdure::StatusCode>(status));
 }
 

@@ -10,7 +10,7 @@ namespace perdure::c {
 namespace {
 
 constexpr int kModes = 4;
-constexpr int kDurabilities = 4;
+constexpr int kDurabilities = 5;
 constexpr int kEngines = 7;
 
 perdure_status unknown(const char* function, const char* what, int value) noexcept {

@@ -63,30 +63,20 @@ class BaseMarks {
 
 template <class P>
 Status BaseMarks<P>::read() noexcept {
-  std::uint32_t damaged = 0;
-  bool found = false;
-  for (std::uint64_t copy = 0; copy < 2; ++copy) {
-    layout::BaseMark mark{};
-    auto got = files_.read(base_, &mark, sizeof(mark), place(copy));
+  layout::BaseMark copies[2] = {};
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    auto got = files_.read(base_, &copies[i], sizeof(copies[i]), place(i));
     if (!got) return std::move(got.error());
-    static constexpr layout::BaseMark kNone{};
-    if (*got != sizeof(mark) || std::memcmp(&mark, &kNone, sizeof(mark)) == 0) continue;
-    const bool known =
-        mark.state == layout::BaseState::closed || mark.state == layout::BaseState::open;
-    if (mark.magic != layout::kMarkMagic || mark.crc != layout::mark_crc(mark) || !known) {
-      ++damaged;
-      continue;
-    }
-    if (found && mark.number < mark_.number) continue;
-    found = true;
-    mark_ = mark;
-    copy_ = copy;
+    if (*got != sizeof(copies[i])) copies[i] = {};  // a file that is shorter has none
+  }
+  int counts = -1;
+  Status s = layout::choose_mark(copies, counts);
+  if (counts >= 0) {
+    mark_ = copies[counts];
+    copy_ = static_cast<std::uint64_t>(counts);
   }
   number_ = mark_.number;
-  // Beside a copy that was never written it is the first mark, with which no epoch counts yet.
-  if (found || damaged < 2) return {};
-  return Status::format(StatusCode::corruption,
-                        "both marks of the log are damaged; restore a copy of the file");
+  return s;
 }
 
 template <class P>

@@ -69,10 +69,16 @@ class Cutter {
         log_(tracker.log()),
         base_(tracker.base()) {}
 
+  // Called with the gate open before lines are taken: the sink can make room for kBatch lines.
+  using Between = FunctionRef<void()>;
+
   // One thread at a time. After `done`, call settle() once the copy is durable, or again() if it
   // cannot be, before the next cut. After any other result the copy is not the pool at one moment,
   // and its lines are dirty again.
-  CutStep cut(Sink sink, CutReport& report) noexcept;
+  CutStep cut(Sink sink, Between between, CutReport& report) noexcept;
+  CutStep cut(Sink sink, CutReport& report) noexcept {
+    return cut(sink, [] {}, report);
+  }
   // Moves what the threads have noted out of their rings. Without it a ring is full after some
   // thousand stores, and each store costs more.
   void drain() noexcept {
@@ -88,9 +94,10 @@ class Cutter {
     log_.again();
   }
 
- private:
   static constexpr std::uint64_t kBatch = 8192;  // lines between two rounds
-  static constexpr std::uint64_t kFew = 512;     // lines: they are copied within 20 microseconds
+
+ private:
+  static constexpr std::uint64_t kFew = 512;  // lines: they are copied within 20 microseconds
   static constexpr std::uint32_t kPasses = 8;
 
   std::span<const std::uint64_t> batch(std::uint64_t count) const noexcept {
@@ -98,7 +105,7 @@ class Cutter {
   }
   void copy(std::uint64_t count, Sink sink, CutReport& report) noexcept;
   CutStep open_round(Sink sink, CutReport& report, std::uint64_t& lines, bool& ended) noexcept;
-  CutStep open_rounds(Sink sink, CutReport& report) noexcept;
+  CutStep open_rounds(Sink sink, Between between, CutReport& report) noexcept;
   CutStep last_round(Sink sink, CutReport& report) noexcept;
   CutStep copy_last(Sink sink, CutReport& report) noexcept;
 
@@ -151,11 +158,12 @@ CutStep Cutter<P>::open_round(Sink sink, CutReport& report, std::uint64_t& lines
 }
 
 template <class P>
-CutStep Cutter<P>::open_rounds(Sink sink, CutReport& report) noexcept {
+CutStep Cutter<P>::open_rounds(Sink sink, Between between, CutReport& report) noexcept {
   for (std::uint32_t pass = 0; pass < kPasses; ++pass) {
     if (!tracker_.drain()) return CutStep::damaged;
     std::uint64_t lines = 0;
     for (bool ended = false; !ended;) {
+      between();
       const CutStep step = open_round(sink, report, lines, ended);
       if (step != CutStep::done) return step;
     }
@@ -195,13 +203,16 @@ CutStep Cutter<P>::last_round(Sink sink, CutReport& report) noexcept {
 }
 
 template <class P>
-CutStep Cutter<P>::cut(Sink sink, CutReport& report) noexcept {
+CutStep Cutter<P>::cut(Sink sink, Between between, CutReport& report) noexcept {
   PERDURE_ASSERT(P, "cut.C3", !open_);
   tracker_.make_rings();
   CutStep step = CutStep::busy;
   for (std::uint32_t i = 0; i < gate_.limits().tries && step == CutStep::busy; ++i) {
-    step = open_rounds(sink, report);
-    if (step == CutStep::done) step = last_round(sink, report);
+    step = open_rounds(sink, between, report);
+    if (step == CutStep::done) {
+      between();
+      step = last_round(sink, report);
+    }
     // The threads that are inside may need this core, and those that wait must get through.
     for (unsigned spins = 1; step == CutStep::busy && spins <= 64; ++spins) P::pause(spins);
   }

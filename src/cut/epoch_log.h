@@ -20,7 +20,7 @@
 //       the mark says "folding".
 //   log.E6  A part fits into a segment, and a batch into the buffer.
 // OPERATIONS
-//   begin      of a base without a log, or a closed one: "open" in the mark, and the folder.
+//   begin      of a base without a log, or a closed one: the folder, and "open" in the mark.
 //   go_on      of an open base: a new term after the last epoch that is known to be durable. After
 //              a kill that is the one of the last commit(). After a restore it is the one in the
 //              base, because nothing else is known about what was read; then the first epoch has
@@ -61,8 +61,8 @@ struct LogShape {
 template <class P>
 class EpochLog {
  public:
-  // Copies the content of a page of the pool.
-  using PageContent = FunctionRef<void(std::uint64_t page, std::byte* to)>;
+  // Copies the content of a page of the pool. An error ends the folding.
+  using PageContent = FunctionRef<Status(std::uint64_t page, std::byte* to)>;
 
   // `folder` of the log, in `parent`; both must stay valid.
   EpochLog(FileSystem& files, FileSystem::File base, std::string_view folder,
@@ -81,11 +81,25 @@ class EpochLog {
   const BaseMarks<P>& marks() const noexcept { return marks_; }
   // begin() or go_on() is called once. After an error of it make another object.
   // Errors: exists (the folder has segments of another log); pool_full; out_of_memory; io.
-  Status begin(const std::uint8_t (&log_id)[16]) noexcept;
+  // `bytes` of the pool, which the base has.
+  Status begin(const std::uint8_t (&log_id)[16], const layout::LivePlace& live = {},
+               std::uint64_t bytes = 0) noexcept;
   // `read` has scanned the log. `after`: the last epoch that is known to be durable. All lines that
   // changed since then come again by add(). Errors: untrusted (the log has no such epoch), and
   // those of begin().
-  Status go_on(const LogReader<P>& read, EpochId after) noexcept;
+  // `live`: another live image than that of the mark, or null.
+  Status go_on(const LogReader<P>& read, EpochId after,
+               const layout::LivePlace* live = nullptr) noexcept;
+
+  // Before begin(). Errors: exists (the folder has segments of another log).
+  Status verify_folder() noexcept { return segments_.verify_own(); }
+  // Writes another place into the mark. A pool that never had a log gets a mark that says "closed".
+  Status set_live(const layout::LivePlace& live) noexcept {
+    layout::BaseMark mark = marks_.mark();
+    if (marks_.none()) mark.state = layout::BaseState::closed;
+    mark.live = live;
+    return marks_.write(mark);
+  }
 
   // --- an epoch ---
   // Errors: those of the disk, and then of every call until resume().
@@ -102,6 +116,8 @@ class EpochLog {
   // Does nothing if the last epoch was confirmed. Errors: invalid_argument (lines wait for an
   // epoch, or resume() was called since the last one), and those of commit().
   Status confirm(std::uint64_t unix_ns) noexcept;
+  // Nothing waits for the next commit().
+  bool empty() const noexcept { return !owes_ && part_ == 0 && count_ == 0; }
   // Whether the next commit() is needed although add() was not called.
   bool owes() const noexcept { return owes_; }
   // The last epoch that counts. It may be one for which commit() returned an error.
@@ -135,7 +151,7 @@ class EpochLog {
   }
   // Whether nothing waits for an epoch.
   Status complete() const noexcept {
-    if (!owes_ && part_ == 0 && count_ == 0) return {};
+    if (empty()) return {};
     return Status::format(StatusCode::invalid_argument, "%.*s: no epoch has the last lines yet",
                           static_cast<int>(folder_.size()), folder_.data());
   }
@@ -198,15 +214,19 @@ Status EpochLog<P>::make_buffers() noexcept {
 }
 
 template <class P>
-Status EpochLog<P>::begin(const std::uint8_t (&log_id)[16]) noexcept {
+Status EpochLog<P>::begin(const std::uint8_t (&log_id)[16], const layout::LivePlace& live,
+                          std::uint64_t bytes) noexcept {
   if (Status s = make_buffers(); !s.ok()) return s;
   if (Status s = settle_mark(); !s.ok()) return s;
   if (Status s = segments_.remove_own(); !s.ok()) return s;
+  if (Status s = segments_.make_folder(); !s.ok()) return s;
   layout::BaseMark mark = marks_.mark();
   mark.state = layout::BaseState::open;
   mark.folding = mark.folded;
   mark.newest = 0;
   mark.replaced = 0;
+  mark.folded_bytes = bytes;
+  mark.live = live;
   std::memcpy(mark.log_id, log_id, sizeof(mark.log_id));
   if (P::runs("log.begin.mark"_site)) {
     if (Status s = marks_.write(mark); !s.ok()) return s;
@@ -214,11 +234,12 @@ Status EpochLog<P>::begin(const std::uint8_t (&log_id)[16]) noexcept {
   epoch_ = mark.folded;
   durable_ = {.epoch = mark.folded, .seal = mark.folded_seal};
   seal_ = durable_.seal;
-  return segments_.make_folder();
+  return {};
 }
 
 template <class P>
-Status EpochLog<P>::go_on(const LogReader<P>& read, EpochId after) noexcept {
+Status EpochLog<P>::go_on(const LogReader<P>& read, EpochId after,
+                          const layout::LivePlace* live) noexcept {
   if (Status s = make_buffers(); !s.ok()) return s;
   if (!read.has(after)) {
     return Status::format(StatusCode::untrusted,
@@ -245,9 +266,10 @@ Status EpochLog<P>::go_on(const LogReader<P>& read, EpochId after) noexcept {
   if (Status s = segments_.make_folder(); !s.ok()) return s;
   // The first segment of this process will be the newest, and says nothing of what was read.
   layout::BaseMark mark = marks_.mark();
-  mark.replaced = read.last_segment();
-  const bool reads = replaces_ && mark.replaced != 0 && P::runs("log.restart.mark"_site);
-  return reads ? marks_.write(mark) : Status();
+  const bool reads = replaces_ && read.last_segment() != 0 && P::runs("log.restart.mark"_site);
+  if (reads) mark.replaced = read.last_segment();
+  if (live != nullptr) mark.live = *live;
+  return reads || live != nullptr ? marks_.write(mark) : Status();
 }
 
 template <class P>
@@ -387,7 +409,7 @@ Status EpochLog<P>::write_pages(std::uint64_t pool_bytes, const std::uint64_t* p
   std::byte page[kPage];
   for (std::uint64_t i = 0; i < pool_bytes / kPage; ++i) {
     if ((pages[i / 64] >> i % 64 & 1) == 0) continue;
-    content(i, page);
+    if (Status s = content(i, page); !s.ok()) return s;
     const bool marked = i * kPage < 2 * layout::kMarkStride;
     const std::uint64_t first = marked ? layout::kMarkOffset : kPage;
     Status s = files_.write(base_, page, first, i * kPage);
@@ -433,6 +455,7 @@ Status EpochLog<P>::fold(PageContent content) noexcept {
   mark.replaced = 0;
   mark.folded = durable_.epoch;
   mark.folded_seal = durable_.seal;
+  mark.folded_bytes = end.pool_bytes;
   if (s.ok()) s = marks_.write(mark);
   if (!s.ok()) return s;
   segments_.free_up_to(durable_.epoch);

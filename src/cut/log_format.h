@@ -2,11 +2,13 @@
 // segments. docs/design/epoch-log.md draws them. Numbers are little-endian.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
+#include "perdure/status.h"
 #include "platform/platform.h"
 #include "util/crc32c.h"
 
@@ -24,6 +26,18 @@ enum class BaseState : std::uint32_t {
   open = 2,    // the base with the epochs of the log is
 };
 
+// The live image: what is mapped and changed while the pool is open (live_image.h).
+struct LivePlace {
+  std::uint8_t live_id[16];
+  std::uint8_t boot_id[16];            // of the boot that has it
+  std::uint64_t inode, filesystem_id;  // of the base
+  std::uint64_t max_bytes;             // of the pool
+  // 1: the content was not trusted when this image was made, and no check has passed since.
+  std::uint64_t unverified;
+  char memory_directory[256];  // where it lies; "": beside the base
+};
+static_assert(sizeof(LivePlace) == 320);
+
 struct BaseMark {
   std::uint64_t magic;
   BaseState state;
@@ -38,13 +52,38 @@ struct BaseMark {
   std::uint32_t reserved1;
   // The log must also have this segment, unless an epoch of a later term follows `folded`. 0: none.
   std::uint64_t replaced;
-  std::uint8_t reserved[416];
+  std::uint64_t folded_bytes;  // of the pool at the epoch `folded`: the base is not shorter
+  LivePlace live;
+  std::uint8_t reserved[88];
   std::uint32_t crc;  // CRC32C of all bytes before it
 };
 static_assert(sizeof(BaseMark) == 512 && std::is_trivially_copyable_v<BaseMark>);
 
 inline std::uint32_t mark_crc(const BaseMark& mark) {
   return crc32c(0, &mark, offsetof(BaseMark, crc));
+}
+
+// Returns which of the copies counts, or -1: the pool never had a log. Errors: corruption (both are
+// damaged).
+inline Status choose_mark(const BaseMark (&copies)[2], int& counts) {
+  int damaged = 0;
+  counts = -1;
+  for (int i = 0; i < 2; ++i) {
+    const BaseMark& mark = copies[i];
+    std::uint8_t bytes[sizeof(mark)];
+    std::memcpy(bytes, &mark, sizeof(mark));
+    if (std::ranges::all_of(bytes, [](std::uint8_t byte) { return byte == 0; })) continue;
+    const bool known = mark.state == BaseState::closed || mark.state == BaseState::open;
+    if (mark.magic != kMarkMagic || mark.crc != mark_crc(mark) || !known) {
+      ++damaged;
+    } else if (counts < 0 || mark.number >= copies[counts].number) {
+      counts = i;
+    }
+  }
+  // Beside a copy that was never written it is the first mark, with which no epoch counts yet.
+  if (counts >= 0 || damaged < 2) return {};
+  return Status::format(StatusCode::corruption,
+                        "both marks of the log are damaged; restore a copy of the file");
 }
 
 // --- a segment ---

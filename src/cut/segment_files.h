@@ -44,6 +44,11 @@ class SegmentFiles {
   // none of a segment: it may be of any log. Errors: exists (a segment is of another log; nothing
   // was removed).
   Status remove_own() noexcept;
+  // The same errors, and nothing is changed.
+  Status verify_own() noexcept {
+    Array<std::uint64_t> own, unknown;
+    return find_own(own, unknown);
+  }
   // Removes the folder with all segments. What cannot be removed stays.
   void remove_all() noexcept;
   // Of a process before: the greatest number that was used, and a segment that is there, with its
@@ -80,6 +85,7 @@ class SegmentFiles {
     return path_in(folder_, name, path);
   }
   Expected<bool> is_own(const PathText& path) noexcept;
+  Status find_own(Array<std::uint64_t>& own, Array<std::uint64_t>& unknown) noexcept;
   Status remove(const Array<std::uint64_t>& numbers) noexcept;
   bool is_free(const Old& old) const noexcept { return !held_ && old.last <= freed_; }
   Old* spare() noexcept;
@@ -149,9 +155,9 @@ Status SegmentFiles<P>::remove(const Array<std::uint64_t>& numbers) noexcept {
 }
 
 template <class P>
-Status SegmentFiles<P>::remove_own() noexcept {
+Status SegmentFiles<P>::find_own(Array<std::uint64_t>& own,
+                                 Array<std::uint64_t>& unknown) noexcept {
   Array<std::uint64_t> numbers;
-  Array<std::uint64_t> own, unknown;
   Status listed = list_segments(files_, folder_, numbers);
   if (listed == StatusCode::not_found) return {};
   if (!listed.ok()) return listed;
@@ -164,6 +170,15 @@ Status SegmentFiles<P>::remove_own() noexcept {
     if (*mine && !own.push_back(number)) return StatusCode::out_of_memory;
     if (!*mine && !unknown.push_back(number)) return StatusCode::out_of_memory;
   }
+  return {};
+}
+
+template <class P>
+Status SegmentFiles<P>::remove_own() noexcept {
+  Array<std::uint64_t> all, own, unknown;
+  if (list_segments(files_, folder_, all) == StatusCode::not_found) return {};
+  if (Status s = find_own(own, unknown); !s.ok()) return s;
+  PathText path;
   for (const std::uint64_t number : unknown) {
     char name[48];  // numbers of marks are used once
     std::snprintf(name, sizeof(name), "%s.unknown-%llu", segment_name(number).c_str(),

@@ -123,7 +123,9 @@ Status check_shape(const layout::Header& h, std::uint64_t bytes) {
     return bad("file size");
   }
   if (h.close_state > layout::CloseState::sealed) return bad("state");
-  if (h.mode < 1 || h.mode > 3 || h.weakest < 1 || h.weakest > 3) return bad("durability");
+  const bool buffered = (h.incompatible & layout::kBuffered) != 0;
+  const std::uint32_t last = buffered ? 4 : 3;
+  if (h.mode < 1 || h.mode > last || h.weakest < 1 || h.weakest > last) return bad("durability");
   const bool batches = (h.incompatible & layout::kBatches) != 0;
   if (h.batch_log != (batches ? layout::kBatchLog : 0)) return bad("log of batches");
   if (!reserved_is_zero(h)) return bad("reserved bytes");
@@ -207,6 +209,13 @@ const char* distrust(const layout::Header& header, const layout::Identity& here)
   return header.close_state == layout::CloseState::clean
              ? "the pool was closed without a sync and the machine has been restarted since"
              : "the machine went down while the pool was open in a mode that does not survive it";
+}
+
+Status refuse_untrusted(const char* reason) {
+  return Status::format(StatusCode::untrusted,
+                        "%s; restore a copy that was made after `perdure sync FILE`, or run "
+                        "`perdure check FILE --accept` to verify what is there and serve it",
+                        reason);
 }
 
 Status shape_header(const PoolShape& shape, layout::Header& h) {

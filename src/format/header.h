@@ -46,6 +46,7 @@ Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& o
 bool is_copy(const layout::Header& header, const layout::Identity& here);
 // Why an unclean or moved pool is not trusted; null if it is (a sealed copy: if its seal fits).
 const char* distrust(const layout::Header& header, const layout::Identity& here);
+Status refuse_untrusted(const char* reason);
 // The header of a new pool. Fails if the shape is impossible.
 Status shape_header(const PoolShape& shape, layout::Header& out);
 // Raises the maximum in a header to `max_bytes`, in whole extents, and adds a table of their words

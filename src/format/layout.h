@@ -31,7 +31,9 @@ inline constexpr std::uint64_t kDirectoryOffset = 2 * kHeaderBytes;
 inline constexpr std::uint64_t kCompatibleFeatures = 0;
 inline constexpr std::uint64_t kHasMoreTables = 1 << 0;  // the pool was resized: see more_tables
 inline constexpr std::uint64_t kBatches = 1 << 1;        // `batch_log` is set
-inline constexpr std::uint64_t kIncompatibleFeatures = kHasMoreTables | kBatches;
+// The file may be the base of a log (cut/log_format.h): its marks say whether it is the pool.
+inline constexpr std::uint64_t kBuffered = 1 << 2;
+inline constexpr std::uint64_t kIncompatibleFeatures = kHasMoreTables | kBatches | kBuffered;
 
 // The word of a batch that was committed and is not done yet, or 0: in the last line of the page of
 // header copy A. See format/batch_log.h.

@@ -72,6 +72,7 @@ class PoolCore final : public format::Resize<P> {
     std::memcpy(header.uuid, uuid, sizeof(uuid));
     header.identity = identity;
     header.mode = header.weakest = static_cast<std::uint32_t>(mode);
+    if (mode == Durability::buffered) header.incompatible |= layout::kBuffered;
     header.close_state = layout::CloseState::synced;
     header.sequence = 1;
     const std::uint64_t extents =

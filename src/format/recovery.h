@@ -13,7 +13,9 @@ struct OpenRequest {
   layout::Identity identity{};
   Durability mode = Durability::process;
   bool accept_untrusted = false;
-  bool allow_damage = false;        // of the root directory and of a batch: check() reports it
+  bool allow_damage = false;  // of the root directory and of a batch: check() reports it
+  // A log vouches for the content: no power failure has taken a part of it.
+  bool logged = false;
   bool write_back_by_sync = false;  // page media: one sync instead of a write-back per line
   bool serve = true;                // false: nothing goes on in the background
   // Another process is using the pool. What is seen of it belongs to no one moment, and its batches
@@ -61,6 +63,7 @@ class Recovery : public BatchLog<P> {
     }
     const bool all_durable = report.was_synced || request.mode == Durability::power;
     header_.mode = static_cast<std::uint32_t>(request.mode);
+    if (request.mode == Durability::buffered) header_.incompatible |= layout::kBuffered;
     header_.close_state = layout::CloseState::dirty;
     // An untrusted pool keeps its old identity and weakest mode: it stays untrusted if its check
     // fails.
@@ -109,11 +112,11 @@ class Recovery : public BatchLog<P> {
     const bool sealed = header_.close_state == layout::CloseState::sealed;
     report.was_clean = !sealed && header_.close_state != layout::CloseState::dirty;
     report.was_synced = header_.close_state >= layout::CloseState::synced;
-    if (const char* reason = distrust(header_, request.identity);
+    if (const char* reason = request.logged ? nullptr : distrust(header_, request.identity);
         !matches<P>(reason == nullptr, "pool.open.trust"_site)) {
       report.trusted = false;
       report.distrust = reason;
-      if (!request.accept_untrusted) return refuse(reason);
+      if (!request.accept_untrusted) return refuse_untrusted(reason);
     }
     if (header_.close_state != layout::CloseState::dirty &&
         !matches<P>(header_.directory_crc == this->directory_crc(), "pool.directory.crc"_site)) {
@@ -132,16 +135,14 @@ class Recovery : public BatchLog<P> {
     }
     const std::uint64_t extents = this->extents_in(header_.file_bytes);
     if (Status s = heap_.attach(geometry_of(header_), extents, *this); !s.ok()) return s;
-    if (Status s = read_table(request, report, sealed && is_copy(header_, request.identity));
-        !s.ok()) {
-      return s;
-    }
-    if (sealed && is_copy(header_, request.identity) &&
+    const bool is_sealed_copy = sealed && !request.logged && is_copy(header_, request.identity);
+    if (Status s = read_table(request, report, is_sealed_copy); !s.ok()) return s;
+    if (is_sealed_copy &&
         !matches<P>(this->content_checksum(false) == header_.seal, "pool.seal.crc"_site)) {
       report.trusted = report.was_synced = false;
       report.distrust =
           "the file is a copy that was still being made when the pool was changed again";
-      if (!request.accept_untrusted) return refuse(report.distrust);
+      if (!request.accept_untrusted) return refuse_untrusted(report.distrust);
     }
     return {};
   }
@@ -155,12 +156,6 @@ class Recovery : public BatchLog<P> {
       return heap_.begin_sweep();
     }
     return heap_.begin_sweep_unread(settles);
-  }
-  static Status refuse(const char* reason) {
-    return Status::format(StatusCode::untrusted,
-                          "%s; restore a copy that was made after `perdure sync FILE`, or run "
-                          "`perdure check FILE --accept` to verify what is there and serve it",
-                          reason);
   }
   // X1, as page media and the maps allow it. If no map reads before it settles, only what the pool
   // itself rests on comes first.

@@ -95,6 +95,9 @@ class DirtyLog {
   // Moves the entries of the first `slots` rings into the set of dirty lines. Returns false if a
   // ring is damaged.
   bool drain(std::uint32_t slots) noexcept;
+  std::uint64_t drained() const noexcept { return drained_; }  // entries, since the open
+  // Whether no line is dirty but for those in rings and those that were taken.
+  bool empty() const noexcept { return next_top(dirty_, 0) == shape_.tops; }
   // Takes dirty lines, in ascending order from where the last call ended, until `lines` has less
   // room than kLeast, or all were seen; then `ended` is true. Returns their number.
   std::uint64_t take(std::span<std::uint64_t> lines, bool& ended) noexcept;
@@ -126,7 +129,7 @@ class DirtyLog {
     Word at;
   };
   struct SetShape {  // offsets in the storage
-    std::uint64_t words, tops, roofs;
+    std::uint64_t words = 0, tops = 0, roofs = 0;
   };
   struct Shape {
     explicit Shape(std::uint64_t bytes) noexcept;
@@ -182,6 +185,7 @@ class DirtyLog {
   Word* rings_ = nullptr;
   Set dirty_{}, taken_{};
   std::uint64_t at_ = 0;  // group at which the next take() begins
+  std::uint64_t drained_ = 0;
 };
 
 template <class P>
@@ -285,7 +289,8 @@ template <class P>
 void DirtyLog<P>::mark(std::uint64_t line, std::uint64_t count) noexcept {
   while (count > 0) {
     const std::uint64_t here = std::min(count, 64 - line % 64);
-    dirty_.add(line / 64, (~std::uint64_t{0} >> (64 - here)) << line % 64);
+    const std::uint64_t ones = here == 64 ? ~std::uint64_t{0} : bit(here) - 1;
+    dirty_.add(line / 64, ones << line % 64);
     line += here;
     count -= here;
   }
@@ -311,6 +316,7 @@ bool DirtyLog<P>::drain_ring(std::uint32_t slot) noexcept {
     const std::uint64_t entry = ring[at].load(std::memory_order_acquire);
     if (entry == 0) break;
     right = take_entry(ring[at], entry);
+    ++drained_;
     at = (at + 1) % kRing;
   }
   readers_[slot].at.store(at, std::memory_order_relaxed);

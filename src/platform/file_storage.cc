@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "platform/medium.h"
 #include "platform/memory_nodes.h"
@@ -93,9 +94,21 @@ bool read_boot_id(std::uint8_t (&id)[16]) noexcept {
 
 FileStorage::~FileStorage() { close(); }
 
-void FileStorage::close() noexcept {
+void FileStorage::unmap() noexcept {
   if (base_ != nullptr) munmap(base_, capacity_);
   base_ = nullptr;
+}
+
+void FileStorage::take(FileStorage& other) noexcept {
+  path_ = other.path_;
+  fd_ = std::exchange(other.fd_, -1);
+  access_ = other.access_;
+  medium_ = other.medium_;
+  size_.store(other.size(), std::memory_order_relaxed);
+}
+
+void FileStorage::close() noexcept {
+  unmap();
   if (fd_ >= 0) ::close(fd_);  // releases the lock
   fd_ = -1;
 }
@@ -191,6 +204,18 @@ Status FileStorage::sync_name() const noexcept {
 }
 
 void FileStorage::discard_new() noexcept { ::unlink(new_path_.c_str()); }
+void FileStorage::remove() noexcept { ::unlink(path_.c_str()); }
+
+void FileStorage::remove_second_name() noexcept {
+  PathText second;
+  struct stat own{};
+  struct stat other{};
+  if (second.assign(path_.c_str(), ".creating") && fstat(fd_, &own) == 0 &&
+      ::lstat(second.c_str(), &other) == 0 && own.st_ino == other.st_ino &&
+      own.st_dev == other.st_dev) {
+    ::unlink(second.c_str());
+  }
+}
 
 Status FileStorage::adopt(int fd, Access access) noexcept {
   fd_ = fd;
@@ -374,6 +399,9 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
   LatchGuard guard(latch_);
   const std::uint64_t before = size();
   if (!backs(before)) return shortened();
+  if (watch_ != nullptr && end > before) {
+    if (Status s = watch_->before_growth(end); !s.ok()) return s;
+  }
   if (medium_.medium == Medium::volatile_ram && base_ != nullptr && end <= capacity_) {
     if (end > before && ftruncate(fd_, static_cast<off_t>(end)) != 0) return full("cannot extend");
     size_.store(std::max(before, end), std::memory_order_release);
@@ -411,6 +439,23 @@ Status FileStorage::punch(std::uint64_t offset, std::uint64_t length) noexcept {
   return system_error(StatusCode::io, "cannot give space back");
 }
 
+std::uint64_t FileStorage::names() const noexcept {
+  struct stat info{};
+  return fstat(fd_, &info) == 0 ? info.st_nlink : 0;
+}
+
+std::uint32_t FileStorage::owner() const noexcept {
+  struct stat info{};
+  return fstat(fd_, &info) == 0 ? info.st_uid : ~std::uint32_t{0};
+}
+
+void FileStorage::set_mode_of(const FileStorage& other) noexcept {
+  struct stat info{};
+  if (fstat(other.fd_, &info) != 0) return;
+  const bool same_group = fchown(fd_, ~uid_t{0}, info.st_gid) == 0;
+  (void)fchmod(fd_, info.st_mode & (same_group ? 0777 : 0700));
+}
+
 std::uint64_t FileStorage::disk_bytes() const noexcept {
   struct stat info{};
   if (fstat(fd_, &info) != 0) return 0;
@@ -418,7 +463,7 @@ std::uint64_t FileStorage::disk_bytes() const noexcept {
 }
 
 Status FileStorage::sync(std::uint64_t, std::uint64_t) noexcept {
-  if (access_ != Access::owner || medium_.medium == Medium::volatile_ram) return {};
+  if (access_ != Access::owner || medium_.medium == Medium::volatile_ram || !synced_) return {};
   if (fdatasync(fd_) == 0) return {};
   return system_error(StatusCode::io, "cannot write back (the pool's content is in doubt)");
 }

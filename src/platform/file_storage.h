@@ -45,11 +45,23 @@ class FileStorage final : public Storage {
   // between the two steps of publish().
   Status sync_name() const noexcept;
   void discard_new() noexcept;  // removes what create() made and publish() did not name
+  void remove() noexcept;       // removes the file's name; what is mapped stays
+  // Removes the name that a create() leaves if it is killed within publish().
+  void remove_second_name() noexcept;
   // Before map(): the pages of the file that do not exist yet will come from all memory nodes in
   // turn, if the file is in RAM. Logs what is not so.
   void interleave() noexcept { interleaves_ = true; }
+  // Before map(): the file need not survive a power failure. sync() does nothing.
+  void keep_until_power_failure() noexcept { synced_ = false; }
+  // It must stay valid. One call at a time.
+  void watch_growth(GrowthWatch& watch) noexcept { watch_ = &watch; }
   // Maps `capacity` bytes of address space over the file.
   Status map(std::uint64_t capacity) noexcept;
+  // Ends the mapping; the file stays open and locked.
+  void unmap() noexcept;
+  // Takes the file of another object, which has not mapped it, with its lock. This one has none.
+  void take(FileStorage& other) noexcept;
+  bool is_open() const noexcept { return fd_ >= 0; }
   void close() noexcept;
   // In a child of fork: forgets the mapping, which the child does not have, and leaves the lock
   // alone.
@@ -66,6 +78,13 @@ class FileStorage final : public Storage {
 
   // The space that the file takes on its file system, without its holes; 0 if that is unknown.
   std::uint64_t disk_bytes() const noexcept;
+  // The number of its names (hard links); 0 if that is unknown.
+  std::uint64_t names() const noexcept;
+  // The user that has the file; ~0 if that is unknown.
+  std::uint32_t owner() const noexcept;
+  // Gives the file the permissions and the group of another one; if the group cannot be had, those
+  // of the owner only.
+  void set_mode_of(const FileStorage& other) noexcept;
   // The file has at least so many bytes now.
   bool backs(std::uint64_t bytes) const noexcept;
   const MediumReport& medium() const noexcept { return medium_; }
@@ -105,6 +124,8 @@ class FileStorage final : public Storage {
   const Log* log_ = &kSilent;
   bool huge_refused_ = false;  // and logged; under latch_
   bool interleaves_ = false;
+  bool synced_ = true;  // sync() syncs
+  GrowthWatch* watch_ = nullptr;
   std::uint32_t nodes_ = 1;  // over which the file is interleaved
 };
 

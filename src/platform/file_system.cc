@@ -146,7 +146,7 @@ Status RealFileSystem::remove(std::string_view path) noexcept {
 }
 
 Status RealFileSystem::make_folder(std::string_view path) noexcept {
-  return on_path("create", path, [](const char* name) { return ::mkdir(name, 0755); });
+  return on_path("create", path, [](const char* name) { return ::mkdir(name, 0700); });
 }
 
 Status RealFileSystem::remove_folder(std::string_view path) noexcept {

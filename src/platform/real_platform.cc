@@ -256,6 +256,7 @@ void RealPlatform::msync_pending() noexcept {
 }
 
 bool RealPlatform::sync_range(const void* p, std::size_t n) noexcept {
+  if (tracker_ != nullptr) return !poisoned();  // a cut makes it durable
   const auto begin = reinterpret_cast<std::uintptr_t>(p) & ~(kPage - 1);
   const auto end = reinterpret_cast<std::uintptr_t>(p) + n;
   if (msync(reinterpret_cast<void*>(begin), end - begin, MS_SYNC) != 0) poison();
@@ -273,6 +274,13 @@ void RealPlatform::pause(unsigned spins) noexcept {
 std::uint64_t RealPlatform::now_ns() noexcept {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+std::uint64_t RealPlatform::unix_ns() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
          static_cast<std::uint64_t>(now.tv_nsec);
 }

@@ -233,6 +233,8 @@ class RealPlatform {
   // From now on every store, copy, zero and compare_exchange is tracked. Call it before the pool is
   // shared. The tracker must stay valid.
   void track_stores(StoreTracker<RealPlatform>& tracker) noexcept { tracker_ = &tracker; }
+  // No thread may be in a store.
+  void end_tracking() noexcept { tracker_ = nullptr; }
 
   // --- DRAM side ---
   // Returns a bit for each byte of a line that equals `byte`. Other threads write
@@ -280,6 +282,7 @@ class RealPlatform {
   // Backs off in a spin loop: pauses, and yields the core at every 64th call.
   static void pause(unsigned spins) noexcept;
   static std::uint64_t now_ns() noexcept;
+  static std::uint64_t unix_ns() noexcept;  // the clock of the machine
   static std::uint64_t random() noexcept;
   static unsigned cores() noexcept;
   // Runs task(0) .. task(n-1) on up to n threads, or fewer if the system refuses threads. Returns

@@ -31,4 +31,14 @@ class Storage {
   virtual Status sync(std::uint64_t offset, std::uint64_t length) noexcept = 0;
 };
 
+// Is asked before a storage gets space beyond its present size.
+class GrowthWatch {
+ public:
+  // `bytes`: the size that it would have. An error refuses the growth.
+  virtual Status before_growth(std::uint64_t bytes) noexcept = 0;
+
+ protected:
+  ~GrowthWatch() = default;
+};
+
 }  // namespace perdure

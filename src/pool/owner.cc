@@ -3,13 +3,16 @@
 #include <signal.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "format/layout.h"
 #include "platform/nap.h"
 #include "platform/real_platform.h"
+#include "pool/buffered.h"
 
 namespace perdure {
 
@@ -17,8 +20,22 @@ namespace {
 
 constexpr std::uint64_t kPatience = 5'000'000'000;  // nanoseconds
 
-// A file's lock does not name its owner; the header does.
-layout::Identity last_owner(const FileStorage& storage) {
+// A file's lock does not name its owner; the header does. That of a pool in use with a live image
+// is in the image.
+layout::Identity last_owner(FileStorage& storage, std::string_view path) {
+  layout::BaseMark mark;
+  layout::Identity here;
+  char resolved[PATH_MAX];
+  PathText text;
+  if (read_mark(storage, mark).ok() && mark.state == layout::BaseState::open &&
+      storage.identity(here).ok() && text.assign(path) &&
+      ::realpath(text.c_str(), resolved) != nullptr) {
+    // Without an image the base says it.
+    if (!observe_live(storage, mark, resolved, here).ok()) {
+      storage.close();
+      (void)storage.open(path, FileStorage::Access::observer);
+    }
+  }
   layout::Header headers[2] = {};
   (void)storage.read(&headers[0], sizeof(headers[0]), 0);
   (void)storage.read(&headers[1], sizeof(headers[1]), layout::kHeaderBytes);
@@ -64,10 +81,11 @@ Status open_as_owner(FileStorage& storage, std::string_view path) {
   for (const std::uint64_t began = RealPlatform::now_ns();;) {
     Status s = storage.open(path, FileStorage::Access::owner);
     if (s != StatusCode::busy) return s;
-    const layout::Identity owner = last_owner(storage);
     layout::Identity here;
-    const bool same_boot = storage.identity(here).ok() &&
-                           std::memcmp(here.boot_id, owner.boot_id, sizeof(here.boot_id)) == 0;
+    const bool known = storage.identity(here).ok();
+    const layout::Identity owner = last_owner(storage, path);
+    const bool same_boot =
+        known && std::memcmp(here.boot_id, owner.boot_id, sizeof(here.boot_id)) == 0;
     const bool waits = same_boot && is_gone(owner.pid);
     if (!waits || RealPlatform::now_ns() - began > kPatience) return tell(owner, here);
     storage.close();

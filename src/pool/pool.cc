@@ -31,6 +31,15 @@ Expected<Pool> Pool::open(std::string_view path, const PoolOptions& options) {
   }
 }
 
+Expected<Pool> detail::PoolImpl::open_in(FileSystem& files, std::string_view path,
+                                         const PoolOptions& options) {
+  std::unique_ptr<PoolImpl> impl(new (std::nothrow) PoolImpl);
+  if (impl == nullptr) return fail(StatusCode::out_of_memory);
+  impl->files_ = &files;
+  if (Status s = impl->open(path, options); !s.ok()) return fail(std::move(s));
+  return Pool(std::move(impl));
+}
+
 Status Pool::resize(std::string_view path, std::uint64_t max_size) {
   std::unique_ptr<detail::PoolImpl> impl(new (std::nothrow) detail::PoolImpl);
   return impl == nullptr ? Status(StatusCode::out_of_memory) : impl->resize(path, max_size);
@@ -95,6 +104,9 @@ Status Pool::commit(const WriteBatch& batch) {
   return impl_->commit(batch.items_ != nullptr ? *batch.items_ : none);
 }
 Status Pool::read_batch(FunctionRef<void()> reads) { return impl_->read_batch(reads); }
+Expected<std::uint64_t> Pool::epoch() const { return impl_->epoch(); }
+Status Pool::wait_durable(std::uint64_t epoch) { return impl_->wait_durable(epoch); }
+Status Pool::resume_log() { return impl_->resume_log(); }
 Expected<bool> Pool::run_background() { return impl_->run_background(); }
 Status Pool::close(const CloseOptions& options) {
   return impl_ == nullptr ? Status() : impl_->close(options);

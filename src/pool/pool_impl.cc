@@ -14,24 +14,6 @@ namespace perdure::detail {
 
 namespace {
 
-constexpr std::uint64_t kSmallPool = std::uint64_t{64} << 20;
-
-// Small pools get small extents: otherwise a few size classes would fill them.
-PoolShape shape_of(const PoolOptions& options) noexcept {
-  PoolShape shape{.max_bytes = options.max_size};
-  if (options.max_size < kSmallPool) {
-    shape.extent_bytes = 16_KiB;
-    shape.initial_extents = 4;
-  }
-  return shape;
-}
-
-Status known(OpenMode mode) {
-  if (mode <= OpenMode::read_only) return {};
-  return Status::format(StatusCode::invalid_argument, "open mode %u is none",
-                        static_cast<unsigned>(mode));
-}
-
 // The engine of a new map whose options name none.
 constexpr Engine natural_engine(PoolImpl::View view) noexcept {
   return view == PoolImpl::View::versioned ? Engine::pskiplist : Engine::phast;
@@ -95,214 +77,6 @@ Status PoolImpl::usable() const {
 
 bool PoolImpl::lost() const {
   return platform_.lost() || (platform_.poisoned() && !storage_.backs(core_.header().file_bytes));
-}
-
-// Chooses the durability of this open, and its instructions. `last`: that of the last open, or
-// automatic for a new pool. An open that does not repeat the durability keeps it.
-Status PoolImpl::choose_durability(const PoolOptions& options, Durability last) {
-  if (static_cast<std::uint8_t>(options.durability) > 3) {
-    return Status::format(StatusCode::invalid_argument, "durability %u is none",
-                          static_cast<unsigned>(options.durability));
-  }
-  if (const long bytes = ::sysconf(_SC_PAGESIZE); bytes != static_cast<long>(kPage)) {
-    return Status::format(StatusCode::unsupported,
-                          "the pages of this machine have %ld bytes; perdure needs pages of 4096",
-                          bytes);
-  }
-  const MediumReport& medium = storage_.medium();
-  const bool dax = medium.medium == Medium::cache_line || medium.medium == Medium::eadr;
-  durability_ = options.durability != Durability::automatic ? options.durability : last;
-  if (durability_ == Durability::automatic) {
-    durability_ = dax ? Durability::power : Durability::process;
-  }
-  FlushMode mode = FlushMode::none;
-  if (durability_ == Durability::emulated) mode = FlushMode::cache_line;
-  if (durability_ == Durability::power) {
-    if (dax) {
-      mode = medium.medium == Medium::eadr ? FlushMode::fence_only : FlushMode::cache_line;
-      if (mode == FlushMode::cache_line && !reaches_medium(best_flush_instruction())) {
-        return Status::format(StatusCode::unsupported,
-                              "durability `power` is not to be had on this processor: it has no "
-                              "instruction that writes a line back to persistent memory; use "
-                              "`process`");
-      }
-    } else if (medium.medium == Medium::page && medium.msync_is_ordered) {
-      mode = FlushMode::page;
-    } else {
-      const char* why =
-          medium.medium == Medium::volatile_ram
-              ? "its file system is lost with the machine"
-              : (medium.medium == Medium::network ? "network file systems cannot promise it"
-                                                  : medium.msync_note);
-      return Status::format(
-          StatusCode::unsupported,
-          "durability `power` is not to be had on %s: %s; use `process`, or a file "
-          "on DAX or on ext4 or xfs over a local disk",
-          medium.filesystem, why);
-    }
-  }
-  if (options.write_latency_ns != 0 && durability_ != Durability::emulated) {
-    return Status::format(StatusCode::invalid_argument,
-                          "write_latency_ns is for durability `emulated` only");
-  }
-  platform_.configure(mode, best_flush_instruction(), options.write_latency_ns);
-  return {};
-}
-
-Status PoolImpl::create_file(const PoolOptions& options) {
-  if (options.max_size < kMinPoolSize || options.max_size > kMaxPoolSize) {
-    return Status::format(StatusCode::invalid_argument, "max_size %llu is outside [%llu, %llu]",
-                          static_cast<unsigned long long>(options.max_size),
-                          static_cast<unsigned long long>(kMinPoolSize),
-                          static_cast<unsigned long long>(kMaxPoolSize));
-  }
-  if (Status s = storage_.create(path_.c_str()); !s.ok()) return s;
-  created_ = true;
-  if (Status s = choose_durability(options, Durability::automatic); !s.ok()) return s;
-  const PoolShape shape = shape_of(options);
-  if (Status s = storage_.map(shape.max_bytes); !s.ok()) return s;
-  const std::uint64_t random[2] = {RealPlatform::random(), RealPlatform::random()};
-  std::uint8_t uuid[16];
-  std::memcpy(uuid, random, sizeof(uuid));
-  layout::Identity identity;
-  Status s = storage_.identity(identity);
-  if (s.ok()) {
-    s = PoolCore<RealPlatform>::create(platform_, storage_, shape, identity, uuid, durability_);
-  }
-  if (s.ok()) s = storage_.publish();
-  created_ = !s.ok();  // from here on it is a pool
-  made_ = s.ok();
-  return s;
-}
-
-Status PoolImpl::open_file(const PoolOptions& options, std::uint64_t capacity) {
-  if (Status s = known(options.mode); !s.ok()) return s;
-  if (options.mode != OpenMode::create_new) {
-    Status s = read_only_ ? storage_.open(path_.c_str(), FileStorage::Access::observer)
-                          : open_as_owner(storage_, path_.c_str());
-    if (s.ok()) {
-      observed_ = read_only_ && storage_.lock_holder() != 0;
-      // The header names the capacity; it is checked before anything is mapped.
-      auto pages =
-          std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[layout::kDirectoryOffset]);
-      if (pages == nullptr) return StatusCode::out_of_memory;
-      const std::int64_t n = storage_.read(pages.get(), layout::kDirectoryOffset, 0);
-      layout::Header header;
-      if (n < 0) return Status::format(StatusCode::io, "cannot read: %s", std::strerror(errno));
-      if (n < static_cast<std::int64_t>(layout::kDirectoryOffset)) {
-        return read_header(pages.get(), static_cast<std::uint64_t>(n), header);
-      }
-      storage_.refresh_size();  // an observed pool may have grown since
-      if (Status h = read_header(pages.get(), storage_.size(), header); !h.ok()) return h;
-      last_durability_ = static_cast<Durability>(header.mode);
-      if (Status d = choose_durability(options, last_durability_); !d.ok()) return d;
-      if (Status m = storage_.map(std::max(header.max_bytes, capacity)); !m.ok()) return m;
-      const bool durable = !read_only_ && durability_ == Durability::power;
-      return durable ? storage_.sync_name() : Status();
-    }
-    if (s == StatusCode::busy) return s;
-    if (s != StatusCode::not_found || options.mode != OpenMode::open_or_create) return s;
-  }
-  return create_file(options);
-}
-
-Status PoolImpl::set_path(std::string_view path) {
-  if (!path_.assign(path)) {
-    return Status::format(StatusCode::invalid_argument,
-                          "%.*s..: a path has less than %d bytes and no NUL",
-                          static_cast<int>(path.substr(0, 64).size()), path.data(), PATH_MAX);
-  }
-  platform_.name(path_.c_str());
-  return {};
-}
-
-Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
-  if (Status s = set_path(path); !s.ok()) return s;
-  log_ = Log(options.log, options.log_context, path_.c_str());
-  platform_.set_log(log_);
-  storage_.set_log(log_);
-  core_.background().set_log(log_);
-  read_only_ = options.mode == OpenMode::read_only;
-  allow_damage_ = options.allow_damage && read_only_;
-  threads_ = options.recovery_threads != 0 ? options.recovery_threads : RealPlatform::cores();
-  if (options.background_threads > kMaxBackgroundThreads) {
-    return wrap(Status::format(StatusCode::invalid_argument, "background_threads %u; at most %u",
-                               options.background_threads, kMaxBackgroundThreads));
-  }
-  core_.background().set_threads(options.background_threads);
-  if (options.interleave) {
-    interleaved_.begin();
-    storage_.interleave();
-  }
-  const std::uint64_t begin = RealPlatform::now_ns();
-  if (Status s = open_file(options); !s.ok()) {
-    if (created_) storage_.discard_new();  // before the lock goes
-    storage_.close();
-    return wrap(std::move(s));
-  }
-  if (options.handle_sigbus) {
-    (void)platform_.handle_lost_pages(storage_.base(), storage_.capacity());
-  }
-  owner_pid_ = getpid();
-  if (Status s = storage_.identity(identity_); !s.ok()) return wrap(std::move(s));
-  const OpenRequest request{.identity = identity_,
-                            .mode = durability_,
-                            .accept_untrusted = options.accept_untrusted,
-                            .allow_damage = allow_damage_,
-                            .write_back_by_sync = platform_.mode() == FlushMode::page,
-                            .serve = !read_only_,
-                            .observes = observed_,
-                            .at_once = read_only_ ? nullptr : &restarts_at_once,
-                            .threads = threads_};
-  if (Status s = open_pool(core_, request, report_, *this); !s.ok()) {
-    core_.background().stop();
-    // Not closed: the file stays as it was.
-    slots_.reset();
-    // Lost pages read as zeros: no error that these have caused counts.
-    return platform_.lost() ? platform_.failure() : wrap(std::move(s));
-  }
-  open_ = true;
-  recovery_ns_ = RealPlatform::now_ns() - begin;
-  tell_opened();
-  return {};
-}
-
-// The maps are not opened: a pool of a killed process stays one, and its next open recovers it. The
-// new maximum is mapped first, so a pool that could no longer be opened is refused.
-Status PoolImpl::resize(std::string_view path, std::uint64_t max_size) {
-  if (Status s = set_path(path); !s.ok()) return s;
-  const PoolOptions options{.mode = OpenMode::existing};
-  Status s = open_file(options, std::min(max_size, kMaxPoolSize));
-  if (s.ok()) s = storage_.identity(identity_);
-  if (s.ok()) {
-    s = core_.resize({.identity = identity_, .mode = durability_, .threads = RealPlatform::cores()},
-                     max_size);
-  }
-  platform_.leave_mapping();
-  storage_.close();
-  return platform_.poisoned() ? platform_.failure() : wrap(std::move(s));
-}
-
-void PoolImpl::tell_opened() const {
-  std::uint32_t maps = 0;
-  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) maps += slots_[i].used ? 1 : 0;
-  const char* how = "closed properly";
-  if (!report_.was_clean) how = "not closed: recovered";
-  if (made_) how = "new";
-  log_.say(LogLevel::info, "opened in %.1f ms, %s; %u maps, durability %s%s",
-           milliseconds(recovery_ns_), how, maps, EngineText(durability_name(durability_)).c_str(),
-           read_only_ ? ", read-only" : "");
-  if (last_durability_ == Durability::power && durability_ != Durability::power && !read_only_) {
-    log_.say(LogLevel::warning,
-             "its durability was `power` and is `%s` from now on: a power failure can lose it",
-             EngineText(durability_name(durability_)).c_str());
-  }
-  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
-    if (!slots_[i].used || slots_[i].error.ok()) continue;
-    const std::string_view why = slots_[i].error.message();
-    log_.say(LogLevel::error, "map %s is not served: %.*s", slots_[i].root.name,
-             static_cast<int>(why.size()), why.data());
-  }
 }
 
 // Marks what its maps have left, and stops serving those that turn out to be damaged.
@@ -426,7 +200,9 @@ Expected<Recovered> PoolImpl::open_slot(std::uint32_t number, bool clean) {
 
 bool PoolImpl::looks_torn(const Status& opened) const noexcept {
   if (!observed_) return false;
-  if (!opened.ok()) return opened == StatusCode::corruption;
+  // A live image may go, because its owner closes the pool.
+  const bool gone = opened == StatusCode::live_missing;
+  if (!opened.ok()) return gone || opened == StatusCode::corruption;
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
     if (slots_[i].used && slots_[i].error == StatusCode::corruption) return true;
   }
@@ -562,6 +338,7 @@ Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOpt
   // Checked before a map is made that could not be used.
   if (Status s = offers(engine, view); !s.ok()) return fail(wrap(std::move(s)));
   if (slot == nullptr) {
+    if (Status refused = core_.gate().refusal(); !refused.ok()) return fail(std::move(refused));
     auto made = make_map(name, engine, options, spec);
     if (!made) return fail(wrap(std::move(made.error())));
     // Its start may have failed to write back.
@@ -596,6 +373,7 @@ bool PoolImpl::names_its_own(EngineInstance& map) {
 Status PoolImpl::drop(std::string_view name) {
   if (Status s = usable(); !s.ok()) return s;
   if (read_only_) return wrap(StatusCode::read_only);
+  if (Status s = core_.gate().refusal(); !s.ok()) return s;
   LatchGuard maintenance(maintenance_);
   LatchGuard guard(latch_);
   Slot* slot = find(name);
@@ -629,6 +407,10 @@ Status PoolImpl::drop(std::string_view name) {
 Status PoolImpl::sync() {
   if (Status s = usable(); !s.ok()) return s;
   if (read_only_) return {};
+  if (buffered_) {
+    if (const Status& found = core_.sweep().failure(); !found.ok()) return wrap(Status(found));
+    return wrap(buffered_->stream().sync());
+  }
   LatchGuard guard(maintenance_);
   const std::uint64_t begin = RealPlatform::now_ns();
   if (Status s = core_.sync(); !s.ok()) return wrap(std::move(s));
@@ -675,6 +457,8 @@ Status PoolImpl::commit(const BatchItems& batch) {
     return wrap(Status::format(StatusCode::invalid_argument,
                                "a callback of a read or a scan must not commit a batch"));
   }
+  if (Status s = core_.gate().refusal(); !s.ok()) return s;
+  if (buffered_) buffered_->pace();
   LatchGuard maintenance(maintenance_);
   // After a crash the next open needs every map, to know which blocks are free.
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
@@ -708,7 +492,27 @@ Status PoolImpl::read_batch(FunctionRef<void()> reads) {
 
 Expected<bool> PoolImpl::run_background() {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
+  if (buffered_ && buffered_->stream().run_due()) return true;
   return core_.background().run_some();
+}
+
+Expected<std::uint64_t> PoolImpl::epoch() const {
+  if (Status s = usable(); !s.ok()) return fail(std::move(s));
+  if (durability_ == Durability::power) return 0;  // everything is durable
+  if (buffered_) return buffered_->stream().next();
+  return fail(wrap(Status::format(StatusCode::unsupported,
+                                  "durability %s makes nothing durable by itself; use `buffered`",
+                                  EngineText(durability_name(durability_)).c_str())));
+}
+
+Status PoolImpl::wait_durable(std::uint64_t epoch) {
+  if (auto next = this->epoch(); !next) return std::move(next.error());
+  return buffered_ ? wrap(buffered_->stream().wait(epoch)) : Status();
+}
+
+Status PoolImpl::resume_log() {
+  if (Status s = usable(); !s.ok()) return s;
+  return buffered_ ? wrap(buffered_->stream().resume()) : Status();
 }
 
 Status PoolImpl::close(const CloseOptions& options) {
@@ -721,6 +525,7 @@ Status PoolImpl::close(const CloseOptions& options) {
       core_.abandon();
       platform_.leave_mapping();
       storage_.abandon();
+      if (buffered_) buffered_->abandon();
       open_ = false;
     }
     return closed_;
@@ -740,9 +545,20 @@ Status PoolImpl::close(const CloseOptions& options) {
   }
   slots_.reset();
   while (dropped_ != nullptr) dropped_ = std::move(dropped_->next);
-  if (s.ok() && writes) s = core_.close(options.sync);
+  if (s.ok() && writes) s = core_.close(options.sync || buffered_.has_value());
+  if (buffered_) {
+    const bool whole = s.ok() && writes && !platform_.poisoned();
+    if (whole) {
+      s = buffered_->close(platform_);
+    } else {
+      Status left = buffered_->leave(!platform_.poisoned());
+      if (s.ok()) s = std::move(left);
+    }
+  }
   platform_.leave_mapping();
+  if (buffered_) buffered_->live().close();
   storage_.close();
+  base_.close();
   interleaved_.end();
   closed_ = platform_.poisoned() ? platform_.failure() : wrap(std::move(s));
   return closed_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -11,6 +12,7 @@
 #include "platform/memory_nodes.h"
 #include "platform/real_platform.h"
 #include "pool/batch_items.h"
+#include "pool/buffered.h"
 #include "pool/opening.h"
 #include "util/containers.h"
 #include "util/path.h"
@@ -23,6 +25,9 @@ class PoolImpl final : private PoolMaps {
   static PoolImpl& of(Pool& pool) noexcept { return *pool.impl_; }
 
   PoolImpl() noexcept : core_(platform_, storage_) {}
+  // For tests: a `buffered` pool whose base and log are in a simulated file system.
+  static Expected<Pool> open_in(FileSystem& files, std::string_view path,
+                                const PoolOptions& options);
   PoolImpl(const PoolImpl&) = delete;
   PoolImpl& operator=(const PoolImpl&) = delete;
   ~PoolImpl() override;
@@ -52,6 +57,9 @@ class PoolImpl final : private PoolMaps {
   Status commit(const BatchItems& batch);
   Status read_batch(FunctionRef<void()> reads);
   Expected<bool> run_background();
+  Expected<std::uint64_t> epoch() const;
+  Status wait_durable(std::uint64_t epoch);
+  Status resume_log();
   Status close(const CloseOptions& options);
   Background<RealPlatform>& background() noexcept { return core_.background(); }
   // For tests of cuts: what a StoreTracker needs. The pool must have no background threads, and no
@@ -88,7 +96,15 @@ class PoolImpl final : private PoolMaps {
   Status set_path(std::string_view path);
   // Maps at least `capacity` bytes of an existing file.
   Status open_file(const PoolOptions& options, std::uint64_t capacity = 0);
+  Status open_existing(const PoolOptions& options, std::uint64_t capacity);
   Status create_file(const PoolOptions& options);
+  Status read_start(std::byte* pages, std::uint64_t& n, std::uint64_t& size);
+  // --- durability `buffered` ---
+  Status may_buffer(const PoolOptions& options) const;
+  Status look_at_base();
+  Status begin_buffered(const PoolOptions& options, const layout::Header& header, int copy);
+  Status open_left(const PoolOptions& options, const layout::BaseMark& mark);
+  Status attach_buffered(const PoolOptions& options);
   Status choose_durability(const PoolOptions& options, Durability last);
   // --- PoolMaps ---
   Status recover(const OpenReport& report, bool& whole) override;
@@ -126,7 +142,11 @@ class PoolImpl final : private PoolMaps {
   PathText path_;
   Log log_;
   RealPlatform platform_;
-  FileStorage storage_;
+  FileStorage storage_;  // what is mapped: the file, or the live image of a `buffered` pool
+  FileStorage base_;     // the file of a `buffered` pool, with its lock
+  RealFileSystem real_files_;
+  FileSystem* files_ = &real_files_;
+  std::optional<Buffered> buffered_;
   InterleavedDram interleaved_;
   Populate populate_{*this};
   PoolCore<RealPlatform> core_;  // its destruction ends all background work
@@ -148,7 +168,10 @@ class PoolImpl final : private PoolMaps {
   bool created_ = false;  // the file is no pool yet
   bool made_ = false;     // this open has made the pool
   bool open_ = false;
-  Status closed_;  // what close() has returned
+  bool logged_ = false;   // the log of a `buffered` pool vouches for the content
+  bool began_ = false;    // this open has begun that log
+  bool resizes_ = false;  // no map will be opened
+  Status closed_;         // what close() has returned
   bool allow_damage_ = false;
   bool observed_ = false;  // read-only, and another process has it
 };
@@ -156,5 +179,6 @@ class PoolImpl final : private PoolMaps {
 // An engine's name for a message, NUL-terminated.
 using EngineText = Text<15>;
 MapTypes spec_of(const MapInfo& info) noexcept;
+Status known(OpenMode mode);  // invalid_argument: it is none
 
 }  // namespace perdure::detail

@@ -2,7 +2,9 @@
 // std::vector, which attempt() fills.
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <new>
@@ -106,16 +108,21 @@ Expected<PoolInfo> PoolImpl::info() const {
   if (!maps) return fail(std::move(maps.error()));
   PoolInfo out;
   const FlushMode mode = platform_.mode();
+  PathText live;
+  if (buffered_) (void)buffered_->live_path(live);
+  // The live image can lie elsewhere.
+  const MediumReport& medium = buffered_ ? base_.medium() : storage_.medium();
   const bool copied = attempt([&] {
     describe(core_.header(), out);
     out.path = path_.c_str();
-    out.filesystem = storage_.medium().filesystem;
+    out.live_image = live.c_str();
+    out.filesystem = medium.filesystem;
     out.flush_instruction = mode == FlushMode::cache_line
                                 ? flush_instruction_name(platform_.instruction())
                                 : (mode == FlushMode::page ? "msync" : "none");
   });
   if (!copied) return fail(wrap(StatusCode::out_of_memory));
-  out.medium = storage_.medium().medium;
+  out.medium = medium.medium;
   out.durability = durability_;
   out.clean = report_.was_clean;
   out.trusted = report_.trusted;
@@ -135,7 +142,7 @@ Expected<PoolStats> PoolImpl::stats() {
   const HeapStats heap = core_.heap().stats();
   const std::uint64_t extent = core_.heap().extent_bytes();
   out.file_bytes = core_.header().file_bytes;
-  out.disk_bytes = storage_.disk_bytes();
+  out.disk_bytes = (buffered_ ? base_ : storage_).disk_bytes();
   out.max_bytes = core_.header().max_bytes;
   out.assigned_bytes = heap.assigned_extents * extent;
   const std::uint64_t tables = heap.table_extents * extent;
@@ -152,6 +159,15 @@ Expected<PoolStats> PoolImpl::stats() {
   out.epoch = core_.epochs().epoch();
   out.stalled_readers = core_.epochs().stalled_readers();
   out.recovery_ns = recovery_ns_;
+  if (buffered_) {
+    const CutFigures cuts = buffered_->stream().figures();
+    out.lag_ns = buffered_->stream().lag_ns();
+    out.cuts = cuts.cuts;
+    out.log_bytes = cuts.log_bytes;
+    out.log_written_bytes = cuts.log_written_bytes;
+    out.longest_stop_ns = cuts.shut_ns;
+    out.log_failed_unix_ns = cuts.failed_unix_ns;
+  }
   LatchGuard guard(latch_);
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
     if (slots_[i].instance == nullptr) continue;
@@ -240,7 +256,9 @@ namespace {
 
 // Reads the header and the root directory once. `torn`: the header was inconsistent, perhaps
 // because the owner was writing it.
-Status read_info(FileStorage& storage, std::string_view path, PoolInfo& out, bool& torn) {
+// `logged`: a log vouches for the content.
+Status read_info(FileStorage& storage, std::string_view path, bool logged, PoolInfo& out,
+                 bool& torn) {
   auto head = std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[layout::kDirectoryOffset]);
   if (head == nullptr) return StatusCode::out_of_memory;
   const std::int64_t n = storage.read(head.get(), layout::kDirectoryOffset, 0);
@@ -252,10 +270,9 @@ Status read_info(FileStorage& storage, std::string_view path, PoolInfo& out, boo
       read_header(head.get(), short_file ? static_cast<std::uint64_t>(n) : storage.size(), header);
   torn = !s.ok();
   if (torn) return s;
-  out.in_use = storage.lock_holder() != 0;
   layout::Identity identity;
   if (Status i = storage.identity(identity); !i.ok()) return i;
-  const char* reason = out.in_use ? nullptr : distrust(header, identity);
+  const char* reason = out.in_use || logged ? nullptr : distrust(header, identity);
   out.medium = storage.medium().medium;
   out.trusted = reason == nullptr;
   bool copied = detail::attempt([&] {
@@ -285,6 +302,20 @@ Status read_info(FileStorage& storage, std::string_view path, PoolInfo& out, boo
   return copied ? Status() : Status(StatusCode::out_of_memory);
 }
 
+// observe_live(), or the base again if that fails. `image`: path of the live image.
+Status observe_base(FileStorage& storage, const layout::BaseMark& mark, std::string_view path,
+                    const layout::Identity& identity, PathText& image) {
+  char resolved[PATH_MAX];
+  PathText text;
+  if (!text.assign(path) || ::realpath(text.c_str(), resolved) == nullptr) return StatusCode::io;
+  if (Status s = LiveImage::path_of(mark, resolved, image); !s.ok()) return s;
+  Status live = observe_live(storage, mark, resolved, identity);
+  if (live.ok()) return live;
+  storage.close();
+  Status s = storage.open(path, FileStorage::Access::observer);
+  return s.ok() ? std::move(live) : std::move(s);
+}
+
 }  // namespace
 
 Expected<PoolInfo> Pool::inspect(std::string_view path) {
@@ -294,12 +325,39 @@ Expected<PoolInfo> Pool::inspect(std::string_view path) {
   };
   FileStorage storage;
   if (Status s = storage.open(path, FileStorage::Access::observer); !s.ok()) return wrap(s);
+  const bool in_use = storage.lock_holder() != 0;
+  const MediumReport medium = storage.medium();
+  layout::BaseMark mark;
+  layout::Identity identity;
+  Status live;
+  if (Status s = read_mark(storage, mark); !s.ok()) return wrap(s);
+  if (Status s = storage.identity(identity); !s.ok()) return wrap(s);
+  const bool left = mark.state == layout::BaseState::open;
+  PathText image;
+  if (left) live = observe_base(storage, mark, path, identity, image);
   // The owner may be writing a header or a root line meanwhile, so a torn read is repeated.
   for (int attempt = 0;; ++attempt) {
     PoolInfo out;
+    out.in_use = in_use;
     bool torn = false;
-    Status s = read_info(storage, path, out, torn);
-    if (s.ok()) return out;
+    Status s = read_info(storage, path, left, out, torn);
+    if (s.ok()) {
+      out.medium = medium.medium;
+      // The log decides after a restart of the machine; only an open for writing reads it.
+      const bool from_log = live == StatusCode::untrusted && of_this_file(mark, identity);
+      const bool unverified = mark.live.unverified != 0;
+      out.trusted = out.trusted && (live.ok() || from_log) && !(left && unverified);
+      const bool copied = detail::attempt([&] {
+        out.filesystem = medium.filesystem;
+        out.live_image = image.c_str();
+        if (left && !out.trusted) {
+          out.trust_note = live.ok() ? "its content was not trusted, and no check has passed since"
+                                     : std::string(live.message());
+        }
+      });
+      if (!copied) return wrap(StatusCode::out_of_memory);
+      return out;
+    }
     if (!torn || attempt == 3) return wrap(s);
   }
 }

@@ -66,6 +66,8 @@ const char* status_code_name(StatusCode code) noexcept {
       return "hash_overflow";
     case StatusCode::conflict:
       return "conflict";
+    case StatusCode::live_missing:
+      return "live_missing";
   }
   return "unknown";
 }
@@ -125,6 +127,8 @@ std::string_view durability_name(Durability durability) noexcept {
       return "power";
     case Durability::emulated:
       return "emulated";
+    case Durability::buffered:
+      return "buffered";
   }
   return "unknown";
 }

@@ -90,7 +90,8 @@ class Explorer {
     for (std::uint32_t& state : all) --state;
     result.push_back(none);
     result.push_back(all);
-    for (std::size_t i = 0; i < counts.size(); ++i) {
+    const std::size_t step = counts.size() / exploration_.alone + 1;
+    for (std::size_t i = random() % step; i < counts.size(); i += step) {
       for (std::uint32_t state = 0; state < counts[i]; ++state) {
         result.push_back(none);
         result.back()[i] = state;

@@ -15,6 +15,7 @@ struct DiskExploration {
   // everything did, each state alone, all but each state, and `random` combinations.
   std::uint32_t all_below = 64;
   std::uint32_t random = 12;
+  std::uint32_t alone = ~0U;  // of each state alone and of all but each, at most so many
   // Of the verdicts, one in so many is explored itself: the power fails again while it recovers. 0:
   // none.
   std::uint32_t second_failure = 0;

@@ -24,7 +24,7 @@ Status is_there(std::string_view path) {
 // --- names ---------------------------------------------------------------------------------------
 
 int SimFileSystem::node_at(std::string_view path) {
-  if (path == ".") return 0;
+  if (path == "." || path == "/" || path.empty()) return 0;
   const Place place = place_of(path);
   if (place.folder == nullptr) return -1;
   const auto found = place.folder->names.find(place.name);

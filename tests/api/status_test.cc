@@ -25,7 +25,8 @@ constexpr StatusCode kCodes[] = {StatusCode::ok,
                                  StatusCode::unsupported,
                                  StatusCode::read_only,
                                  StatusCode::hash_overflow,
-                                 StatusCode::conflict};
+                                 StatusCode::conflict,
+                                 StatusCode::live_missing};
 
 static_assert(sizeof(Status) == sizeof(void*), "a Status is one word");
 static_assert(std::is_nothrow_copy_constructible_v<Status> &&

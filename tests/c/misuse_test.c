@@ -344,8 +344,8 @@ static void structs(perdure_pool* pool) {
   options.mode = (perdure_open_mode)-1;
   INVALID("mode -1", OPEN);
   options.mode = PERDURE_OPEN_OR_CREATE;
-  options.durability = (perdure_durability)4;
-  INVALID("durability 4", OPEN);
+  options.durability = (perdure_durability)5;
+  INVALID("durability 5", OPEN);
   options.durability = PERDURE_DURABILITY_AUTOMATIC;
   WITH(options.flags, 16, "flags 0x10", OPEN);
   WITH(options.background_threads, 17, "background_threads 17", OPEN);

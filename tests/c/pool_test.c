@@ -248,6 +248,7 @@ int main(void) {
   CHECK(strcmp(perdure_last_error(), "") == 0);
   CHECK(strcmp(perdure_status_name(PERDURE_OK), "ok") == 0);
   CHECK(strcmp(perdure_status_name(PERDURE_CONFLICT), "conflict") == 0);
+  CHECK(strcmp(perdure_status_name(PERDURE_LIVE_MISSING), "live_missing") == 0);
   CHECK(strcmp(perdure_status_name(PERDURE_TRUNCATED), "truncated") == 0);
   CHECK(strcmp(perdure_status_name((perdure_status)1000), "unknown") == 0);
   CHECK(strcmp(perdure_status_name((perdure_status)-1), "unknown") == 0);

@@ -7,6 +7,7 @@ import pty
 import random
 import shutil
 import subprocess
+import tempfile
 import unittest
 
 from cli_case import CLI, COMMANDS, DONE, FAILURE, NEGATIVE, USAGE, CliTest, tsv
@@ -345,6 +346,19 @@ class CommandsTest(CliTest):
         self.assertEqual(self.json("info", self.pool)["durability"], "emulated")
         self.run_cli("put", self.pool, "k", "v", "--durability", "process")
         self.assertEqual(self.json("info", self.pool)["durability"], "process")
+
+    def test_buffered(self):
+        self.assertIn("its files are lost with the machine",
+                      self.errors("create", self.pool, "--durability", "buffered"))
+        with tempfile.TemporaryDirectory(dir=os.getcwd(), prefix="perdure-cli.") as folder:
+            pool = os.path.join(folder, "pool.perdure")
+            self.run_cli("create", pool, "--durability", "buffered")
+            self.run_cli("put", pool, "k", "v")
+            self.assertEqual(os.listdir(folder), ["pool.perdure"])
+            info = self.json("info", pool)
+            self.assertEqual((info["durability"], info["live"]), ("buffered", ""))
+            self.assertEqual(self.output("get", pool, "k"), b"v\n")
+            self.run_cli("check", pool, "--deep")
 
     def test_commands_that_read_keep_the_durability(self):
         self.create("--durability", "emulated", "--engine", "pskiplist")

@@ -98,8 +98,8 @@ class FormatTest(CliTest):
 
     def test_unknown_incompatible_features_are_named(self):
         self.run_cli("put", self.pool, "apple", "3")
-        self.set_features(self.pool, INCOMPATIBLE_OFFSET, 1 << 2 | 1 << 9)
-        self.refused(self.pool, "incompatible bits 2, 9")
+        self.set_features(self.pool, INCOMPATIBLE_OFFSET, 1 << 3 | 1 << 9)
+        self.refused(self.pool, "incompatible bits 3, 9")
 
 
 if __name__ == "__main__":

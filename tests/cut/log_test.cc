@@ -387,7 +387,7 @@ std::vector<Planted> planted() {
   };
   return {{"log.begin.mark", power},
           {"log.begin.names", power_twice},
-          {"log.start.mark", kill(2)},
+          {"log.start.mark", kill(4)},
           {"log.start.other", wrong_after_half_a_close},
           {"log.mark.sync", power},
           {"log.folder.name", power},

@@ -249,7 +249,7 @@ TEST_F(Format, UnknownIncompatibleFeaturesAreNamed) {
                             {"incompatible bits 3, 17, 63)", "newer one"});
   change_headers(path_, [](Header& header) { header.incompatible = ~std::uint64_t{0}; });
   expect_refused_everywhere(path_, StatusCode::unsupported_format,
-                            {"bits 2, 3, 4,", "62, 63)", "newer one"});
+                            {"bits 3, 4, 5,", "62, 63)", "newer one"});
 }
 
 // The current one of the two copies decides. The older one's bits are outdated.
@@ -260,7 +260,7 @@ TEST_F(Format, TheCountingCopyNamesTheFeatures) {
   for (const int copy : {counting, counting ^ 1}) {
     std::string changed = bytes;
     Header header = header_at(bytes, copy);
-    header.incompatible = 4;
+    header.incompatible = 8;
     put_header(changed, copy, header);
     write_bytes(path_, changed);
     if (copy == counting) {

@@ -62,14 +62,6 @@ class Pretended {
 };
 inline constexpr std::uint32_t kXfs = 0x58465342;  // magic of statfs
 
-// A path on the disk of the build folder, because memory can neither be synced nor mapped
-// synchronously.
-inline std::string on_disk(const char* name) {
-  const char* build = std::getenv("PERDURE_BUILD_DIR");
-  const std::filesystem::path folder = build != nullptr ? build : ".";
-  return (folder / ("perdure-test-" + std::to_string(getpid()) + name)).string();
-}
-
 // From now on calls of this kind count. The k-th fails (1: the first); with `sticky` also all later
 // ones. They fail with `error`, or with the usual error of such a call.
 void set_fault(Fault fault, std::uint64_t k, bool sticky, int error = 0) noexcept;

@@ -149,6 +149,14 @@ inline const std::filesystem::path& scratch_dir() {
   return dir;
 }
 
+// A path on the disk of the build folder, because memory can neither be synced nor mapped
+// synchronously.
+inline std::string on_disk(const char* name) {
+  const char* build = std::getenv("PERDURE_BUILD_DIR");
+  const std::filesystem::path folder = build != nullptr ? build : ".";
+  return (folder / ("perdure-test-" + std::to_string(getpid()) + name)).string();
+}
+
 // A unique path. The destructor removes the file or folder there.
 class TempPath : public std::string {
  public:

@@ -105,7 +105,7 @@ LAYERS = {
     "ordered": {"util", "platform", "reclaim"},
     "engine": BELOW_INDEX | {"index", "ordered"},
     "index": BELOW_INDEX | {"engine"},
-    "pool": BELOW_INDEX | {"index"},
+    "pool": BELOW_INDEX | {"index", "cut"},
     "store": CORE - {"store"},
     "c": {"platform"},
     "mpi": {"util", "platform"},

@@ -1,0 +1,372 @@
+// CutStream: writes cuts of a pool to its log, one each interval and whenever a caller wants one.
+//
+// WHAT  A thread moves what writers have noted out of their rings every few milliseconds. Once an
+//   interval it cuts the pool, if anything has changed, and writes the lines as an epoch. Callers
+//   wait for the number of a cut; any number of them share one.
+// INVARIANTS
+//   stream.T1  A cut with a number of at least next() began after that call, so it has everything
+//       that had been acknowledged before it.
+//   stream.T2  reached() >= n only if a cut of at least that number, and all lines that changed
+//       before it, are durable.
+//   stream.T3  Lines are settled only after the watch knows the epoch that has them to be durable.
+//       A kill in between makes them dirty once more than needed.
+// FAILURE  After an error of the log nothing is written, and every call returns that error, until
+//   resume(). What has changed stays dirty.
+// PROGRESS  Writers wait for the gate (cut_gate.h). If the stream throttles, they also wait while a
+//   cut is under way and the last durable one is older than two intervals and what that one has
+//   taken (lets()).
+// WITHOUT A THREAD  callers that wait make the cuts, and run_due() makes one if it is time.
+#pragma once
+
+#include <algorithm>
+#include <atomic>  // memory orders
+#include <cstdint>
+#include <utility>
+
+#include "cut/cutter.h"
+#include "cut/epoch_log.h"
+#include "platform/storage.h"
+#include "platform/timed_event.h"
+
+namespace perdure {
+
+class CutWatch {
+ public:
+  // An epoch is durable; see stream.T3.
+  virtual void on_durable(EpochId id) noexcept = 0;
+  // On: mutations ask lets() and failure() first.
+  virtual void brake(bool on) noexcept = 0;
+
+ protected:
+  ~CutWatch() = default;
+};
+
+struct CutShape {
+  std::uint64_t interval_ns = 100'000'000;
+  bool throttles = true;
+  bool refuses = true;  // mutations, after a failure
+  bool behind = false;  // lines that a process before this one has changed may be in no cut
+};
+
+struct CutFigures {
+  std::uint64_t cuts = 0;     // that were made durable
+  std::uint64_t lines = 0;    // that were copied
+  std::uint64_t shut_ns = 0;  // the longest time that the gate was shut
+  std::uint64_t log_bytes = 0;
+  std::uint64_t log_written_bytes = 0;
+  std::uint64_t failed_unix_ns = 0;
+};
+
+template <class P>
+class CutStream {
+ public:
+  // Everything must stay valid. `pool`: its size is that of an epoch.
+  CutStream(P& platform, StoreTracker<P>& tracker, EpochLog<P>& log, const Storage& pool,
+            CutWatch& watch, CutShape shape) noexcept
+      : cutter_(platform, tracker),
+        dirty_(tracker.log()),
+        log_(log),
+        pool_(pool),
+        watch_(watch),
+        shape_(shape),
+        durable_at_(shape.behind ? 0 : P::now_ns()),
+        due_(P::now_ns() + (shape.behind ? 0 : shape.interval_ns)) {}
+  CutStream(const CutStream&) = delete;
+  CutStream& operator=(const CutStream&) = delete;
+  ~CutStream() { stop(); }
+
+  // Starts the thread. Without one, or if the system refuses it (false), callers make the cuts.
+  bool start() noexcept {
+    threaded_.store(true, std::memory_order_relaxed);
+    const bool started = thread_.start(body_);
+    threaded_.store(started, std::memory_order_relaxed);
+    return started;
+  }
+  // Ends the thread. From here on callers make the cuts. Idempotent.
+  void stop() noexcept;
+  // In a child of fork, which has no such thread.
+  void abandon() noexcept { threaded_.store(false, std::memory_order_relaxed); }
+
+  // --- any thread ---
+  // The number of the next cut to begin.
+  std::uint64_t next() const noexcept { return begun_.load(std::memory_order_seq_cst) + 1; }
+  std::uint64_t reached() const noexcept { return reached_.load(std::memory_order_acquire); }
+  // Returns when reached() >= cut. Errors: invalid_argument (next() never returned such a number),
+  // and those of the log.
+  Status wait(std::uint64_t cut) noexcept;
+  Status sync() noexcept { return wait(next()); }
+  // Nanoseconds since a moment of which everything is durable.
+  std::uint64_t lag_ns() const noexcept {
+    const std::uint64_t at = durable_at_.load(std::memory_order_relaxed);
+    return P::now_ns() - std::min(at, P::now_ns());
+  }
+  // Ok, or the error of the log.
+  Status failure() const noexcept;
+  // Goes on after a failure, and makes a cut. Errors: those of the log.
+  Status resume() noexcept;
+  CutFigures figures() const noexcept {
+    LatchGuard guard(figures_latch_);
+    return figures_;
+  }
+  // Without a thread: makes a cut if it is time. Returns whether it did.
+  bool run_due() noexcept;
+
+  // --- mutations ---
+  bool lets() const noexcept {
+    return !shape_.throttles || failed() || !threaded_.load(std::memory_order_relaxed) ||
+           lag_ns() <= 2 * shape_.interval_ns + slack_.load(std::memory_order_relaxed);
+  }
+  Status refusal() const noexcept { return shape_.refuses ? failure() : Status(); }
+  void wait_for_cut() noexcept {
+    const std::uint32_t seen = done_.load(std::memory_order_acquire);
+    if (!lets() && refusal().ok()) P::park(done_, seen);
+  }
+
+ private:
+  static constexpr std::uint64_t kLeastNap = 2'000'000;  // a ring lasts for that long
+  static constexpr std::uint64_t kMostNap = 64'000'000;  // of a pool that rests
+  static constexpr std::uint64_t kMostSlack = 100'000'000;
+  static constexpr std::uint64_t kAgain = 1'000'000;  // after a cut that did not succeed
+
+  struct Body {
+    CutStream* stream;
+    void operator()() const { stream->run(); }
+  };
+
+  void run() noexcept;
+  Status attempt(bool resumes = false) noexcept;  // busy: try again
+  Status write(std::uint64_t began) noexcept;
+  bool rest() noexcept;
+  Status fail_with(Status s) noexcept;
+  void forget_failure() noexcept;
+  void tell() noexcept {
+    done_.fetch_add(1, std::memory_order_release);
+    P::unpark(done_);
+  }
+  bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+
+  Cutter<P> cutter_;
+  DirtyLog<P>& dirty_;
+  EpochLog<P>& log_;
+  const Storage& pool_;
+  CutWatch& watch_;
+  const CutShape shape_;
+
+  typename P::Latch latch_;  // of a cut, with its write: one thread at a time
+  typename P::template Atomic<std::uint64_t> begun_{0};
+  typename P::template Atomic<std::uint64_t> reached_{0};
+  typename P::template Atomic<std::uint64_t> wanted_{0};
+  typename P::template Atomic<std::uint64_t> durable_at_;
+  typename P::template Atomic<std::uint64_t> due_;
+  // What the last cut took: a disk whose writes take longer than an interval must not stop
+  // mutations most of the time.
+  typename P::template Atomic<std::uint64_t> slack_{0};
+  typename P::template Atomic<std::uint32_t> done_{0};  // changes with reached_ and failed_
+  typename P::template Atomic<bool> failed_{false};
+  typename P::template Atomic<bool> stopped_{false};
+  typename P::template Atomic<bool> threaded_{false};
+  mutable typename P::Latch figures_latch_;
+  CutFigures figures_;
+  Status failure_;  // under figures_latch_
+
+  TimedEvent event_;
+  typename P::Thread thread_;
+  Body body_{this};
+};
+
+template <class P>
+Status CutStream<P>::failure() const noexcept {
+  if (!failed()) return {};
+  LatchGuard guard(figures_latch_);
+  return failure_;
+}
+
+template <class P>
+Status CutStream<P>::fail_with(Status s) noexcept {
+  {
+    LatchGuard guard(figures_latch_);
+    failure_ = s;
+    figures_.failed_unix_ns = P::unix_ns();
+  }
+  failed_.store(true, std::memory_order_release);
+  tell();
+  return s;
+}
+
+// The last cut is in memory: makes it durable.
+template <class P>
+Status CutStream<P>::write(std::uint64_t began) noexcept {
+  if (!log_.failure().ok()) return Status(log_.failure());
+  if (!log_.empty()) {
+    if (Status s = log_.commit(pool_.size(), P::unix_ns()); !s.ok()) return s;
+    watch_.on_durable(log_.durable());  // stream.T3
+  }
+  cutter_.settle();
+  durable_at_.store(began, std::memory_order_relaxed);
+  return {};
+}
+
+template <class P>
+Status CutStream<P>::attempt(bool resumes) noexcept {
+  LatchGuard guard(latch_);
+  if (failed() && !resumes) return failure();
+  const std::uint64_t number = begun_.fetch_add(1, std::memory_order_seq_cst) + 1;
+  const std::uint64_t began = P::now_ns();
+  due_.store(began + shape_.interval_ns, std::memory_order_relaxed);
+  watch_.brake(true);
+  const auto add = [this](std::uint64_t line, const LineWords& content) {
+    log_.add(line, content);
+  };
+  CutReport report;
+  const CutStep step = cutter_.cut(add, [this] { (void)log_.make_room(); }, report);
+  Status s;
+  switch (step) {
+    case CutStep::done:
+      s = write(began);
+      if (!s.ok()) cutter_.again();
+      break;
+    case CutStep::busy:
+      s = StatusCode::busy;
+      break;
+    case CutStep::refused:
+      s = Status::format(StatusCode::unsupported, "the system refuses membarrier(2)");
+      break;
+    case CutStep::damaged:
+      s = Status::format(StatusCode::poisoned,
+                         "the pool, or its log of dirty lines, is damaged; close the pool");
+      break;
+  }
+  if (s == StatusCode::busy) {
+    due_.store(P::now_ns() + kAgain, std::memory_order_relaxed);
+  } else if (!s.ok()) {
+    (void)fail_with(s);
+  } else {
+    reached_.store(number, std::memory_order_release);
+    slack_.store(std::min(P::now_ns() - began, kMostSlack), std::memory_order_relaxed);
+    forget_failure();
+  }
+  {
+    LatchGuard figures(figures_latch_);
+    figures_.cuts += s.ok() ? 1 : 0;
+    figures_.lines += report.lines;
+    figures_.log_bytes = log_.bytes();
+    figures_.log_written_bytes = log_.written();
+    figures_.shut_ns = std::max(figures_.shut_ns, report.shut_ns);
+  }
+  watch_.brake(!refusal().ok() || (s == StatusCode::busy && !lets()));
+  tell();
+  return s;
+}
+
+template <class P>
+Status CutStream<P>::wait(std::uint64_t cut) noexcept {
+  if (cut > next()) {
+    return Status::format(StatusCode::invalid_argument, "there is no cut %llu yet",
+                          static_cast<unsigned long long>(cut));
+  }
+  std::uint64_t wanted = wanted_.load(std::memory_order_relaxed);
+  while (wanted < cut && !wanted_.compare_exchange_strong(wanted, cut, std::memory_order_seq_cst)) {
+  }
+  for (unsigned spins = 0;;) {
+    const std::uint32_t seen = done_.load(std::memory_order_acquire);
+    if (reached() >= cut) return {};
+    // It may have been forgotten meanwhile.
+    if (Status s = failure(); !s.ok()) return s;
+    if (threaded_.load(std::memory_order_acquire)) {
+      event_.signal();
+      P::park(done_, seen);
+    } else if (Status s = attempt(); !s.ok() && s != StatusCode::busy) {
+      return s;
+    } else {
+      P::pause(spins++);
+    }
+  }
+}
+
+// Mutations are refused until a cut is durable.
+template <class P>
+Status CutStream<P>::resume() noexcept {
+  {
+    LatchGuard guard(latch_);
+    if (!failed()) return {};
+    log_.resume();
+  }
+  for (unsigned spins = 0;; P::pause(spins++)) {
+    Status s = attempt(true);
+    if (s != StatusCode::busy) return s;
+  }
+}
+
+template <class P>
+void CutStream<P>::forget_failure() noexcept {
+  if (!failed()) return;
+  failed_.store(false, std::memory_order_release);
+  LatchGuard figures(figures_latch_);
+  failure_ = {};
+  figures_.failed_unix_ns = 0;
+}
+
+template <class P>
+bool CutStream<P>::run_due() noexcept {
+  if (threaded_.load(std::memory_order_relaxed) || failed()) return false;
+  if (P::now_ns() < due_.load(std::memory_order_relaxed) || rest()) return false;
+  return attempt().ok();
+}
+
+// Moves what writers have noted, and returns whether there is nothing to cut. Then the last epoch
+// is confirmed (epoch_log.h).
+template <class P>
+bool CutStream<P>::rest() noexcept {
+  LatchGuard guard(latch_);
+  const std::uint64_t now = P::now_ns();
+  cutter_.drain();
+  if (failed() || !dirty_.empty() || !log_.empty()) return false;
+  durable_at_.store(now, std::memory_order_relaxed);
+  due_.store(now + shape_.interval_ns, std::memory_order_relaxed);
+  if (Status s = log_.confirm(P::unix_ns()); s.ok()) {
+    watch_.on_durable(log_.durable());
+  } else {
+    (void)fail_with(std::move(s));
+  }
+  // Mutations may have waited since the last cut, and there is nothing left to wait for.
+  watch_.brake(!refusal().ok());
+  tell();
+  return true;
+}
+
+template <class P>
+void CutStream<P>::run() noexcept {
+  std::uint64_t nap = kLeastNap;
+  while (!stopped_.load(std::memory_order_acquire)) {
+    const std::uint32_t seen = event_.seen();
+    const bool asked = wanted_.load(std::memory_order_seq_cst) > reached();
+    const std::uint64_t before = dirty_.drained();
+    const std::uint64_t now = P::now_ns();
+    std::uint64_t due = due_.load(std::memory_order_relaxed);
+    if (failed()) {
+      due = now + kMostNap;  // the rings are emptied all the same
+    } else if (asked || (now >= due && !rest())) {
+      if (attempt().ok() && asked) continue;
+      due = due_.load(std::memory_order_relaxed);
+    }
+    {
+      LatchGuard guard(latch_);
+      cutter_.drain();
+    }
+    nap = dirty_.drained() != before ? kLeastNap : std::min(2 * nap, kMostNap);
+    const std::uint64_t after = P::now_ns();
+    if (due > after) event_.wait(seen, std::min(nap, due - after));
+  }
+}
+
+template <class P>
+void CutStream<P>::stop() noexcept {
+  if (!threaded_.load(std::memory_order_relaxed)) return;
+  stopped_.store(true, std::memory_order_release);
+  event_.signal();
+  thread_.join();
+  threaded_.store(false, std::memory_order_release);
+  tell();
+}
+
+}  // namespace perdure

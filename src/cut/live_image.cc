@@ -1,0 +1,197 @@
+#include "cut/live_image.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+
+#include "platform/file_system.h"
+#include "util/crc32c.h"
+
+namespace perdure {
+
+namespace {
+
+using Word = RealPlatform::Atomic<std::uint64_t>;
+using layout::LiveHead;
+
+constexpr const char* kDirtySuffix = "-dirty";
+
+Status too_long(std::string_view path) noexcept {
+  return Status::format(StatusCode::invalid_argument, "%.*s: the path is too long",
+                        static_cast<int>(path.size()), path.data());
+}
+
+// The next process reads them after a kill: each store is whole, in the order of the program.
+Word& word(std::uint64_t& of_head) noexcept { return reinterpret_cast<Word&>(of_head); }
+void set(std::uint64_t& of_head, std::uint64_t value) noexcept {
+  word(of_head).store(value, std::memory_order_release);
+}
+
+std::uint64_t crc_of(const LiveHead& head) noexcept {
+  return crc32c(4, &head, offsetof(LiveHead, crc));
+}
+
+bool is_head(const LiveHead& head) noexcept {
+  return head.magic == layout::kLiveMagic && head.crc == crc_of(head);
+}
+
+}  // namespace
+
+Status LiveImage::path_of(const layout::BaseMark& mark, std::string_view base,
+                          PathText& out) noexcept {
+  const std::string_view folder(
+      mark.live.memory_directory,
+      ::strnlen(mark.live.memory_directory, sizeof(mark.live.memory_directory)));
+  if (folder.empty()) return out.assign(base, "-live") ? Status() : too_long(base);
+  char name[64] = "/perdure-";
+  std::size_t at = std::strlen(name);
+  for (const std::uint8_t byte : mark.live.live_id) {
+    at += static_cast<std::size_t>(std::snprintf(name + at, sizeof(name) - at, "%02x", byte));
+  }
+  return out.assign(folder, name) ? Status() : too_long(folder);
+}
+
+Status LiveImage::read_head(std::string_view path, LiveHead& out, std::uint32_t owner) noexcept {
+  FileStorage file;
+  if (Status s = file.open(path, FileStorage::Access::observer); !s.ok()) return s;
+  const std::int64_t n = file.read(&out, sizeof(out), layout::kMarkOffset);
+  const std::uint32_t user = file.owner();
+  const bool own = user == ::geteuid() || user == 0 || user == owner;
+  if (n == sizeof(out) && is_head(out) && own) return {};
+  return Status::format(StatusCode::corruption, "is no live image of this user");
+}
+
+bool LiveImage::fits(const LiveHead& head, const layout::BaseMark& mark) noexcept {
+  const layout::LivePlace& live = mark.live;
+  static constexpr std::uint8_t kUnknown[16] = {};
+  return std::memcmp(head.live_id, live.live_id, sizeof(head.live_id)) == 0 &&
+         std::memcmp(head.log_id, mark.log_id, sizeof(head.log_id)) == 0 &&
+         std::memcmp(head.boot_id, live.boot_id, sizeof(head.boot_id)) == 0 &&
+         std::memcmp(head.boot_id, kUnknown, sizeof(head.boot_id)) != 0 &&
+         head.inode == live.inode && head.filesystem_id == live.filesystem_id &&
+         (head.folded == mark.folded || head.folding == mark.folded);
+}
+
+void LiveImage::fill_head(const layout::BaseMark& mark) noexcept {
+  made_ = {};
+  made_.magic = layout::kLiveMagic;
+  std::memcpy(made_.live_id, mark.live.live_id, sizeof(made_.live_id));
+  std::memcpy(made_.log_id, mark.log_id, sizeof(made_.log_id));
+  std::memcpy(made_.boot_id, mark.live.boot_id, sizeof(made_.boot_id));
+  made_.inode = mark.live.inode;
+  made_.filesystem_id = mark.live.filesystem_id;
+  made_.crc = crc_of(made_);
+  made_.folded = made_.folding = mark.folded;
+  made_.durable[0] = {.epoch = mark.folded, .seal = mark.folded_seal};
+}
+
+Status LiveImage::make(std::string_view path, const layout::BaseMark& mark, std::uint64_t bytes,
+                       const FileStorage& base) noexcept {
+  const std::uint64_t max_bytes = mark.live.max_bytes;
+  PathText dirty;
+  if (!dirty.assign(path, kDirtySuffix)) return too_long(path);
+  image_.keep_until_power_failure();
+  file_.keep_until_power_failure();
+  Status s = image_.create(path);
+  if (s.ok()) s = file_.create(dirty.c_str());
+  if (s.ok()) s = image_.map(max_bytes);
+  if (s.ok()) s = file_.map(Dirty::bytes_for(max_bytes));
+  if (!s.ok()) return s;
+  image_.set_mode_of(base);
+  file_.set_mode_of(base);
+  dirty_.emplace(file_, max_bytes);
+  if (s = dirty_->create(); !s.ok()) return s;
+  image_.watch_growth(*this);
+  fill_head(mark);
+  return image_.allocate(0, bytes);
+}
+
+Status LiveImage::publish() noexcept {
+  // So that a copy of the image is no base of a log.
+  std::memset(image_.base() + layout::kMarkStride + layout::kMarkOffset, 0,
+              sizeof(layout::BaseMark));
+  std::memset(image_.base() + layout::kMarkOffset, 0, sizeof(layout::BaseMark));
+  std::memcpy(&head(), &made_, sizeof(made_));
+  Status s = file_.publish();
+  return s.ok() ? image_.publish() : std::move(s);
+}
+
+void LiveImage::discard() noexcept {
+  image_.discard_new();
+  file_.discard_new();
+  close();
+}
+
+Status LiveImage::inherit(std::string_view path, const layout::BaseMark& mark) noexcept {
+  const std::uint64_t max_bytes = mark.live.max_bytes;
+  PathText dirty;
+  if (!dirty.assign(path, kDirtySuffix)) return too_long(path);
+  image_.keep_until_power_failure();
+  file_.keep_until_power_failure();
+  Status s = image_.open(path, FileStorage::Access::owner);
+  if (s.ok()) s = file_.open(dirty.c_str(), FileStorage::Access::owner);
+  if (s.ok()) s = image_.map(max_bytes);
+  if (s.ok()) s = file_.map(Dirty::bytes_for(max_bytes));
+  if (!s.ok()) return s;
+  dirty_.emplace(file_, max_bytes);
+  image_.watch_growth(*this);
+  if (image_.size() < layout::kMarkOffset + sizeof(LiveHead)) return StatusCode::corruption;
+  return dirty_->inherit();
+}
+
+void LiveImage::remove() noexcept {
+  image_.remove();
+  file_.remove();
+}
+
+void LiveImage::close() noexcept {
+  dirty_.reset();
+  file_.close();
+  image_.close();
+}
+
+void LiveImage::abandon() noexcept {
+  file_.abandon();
+  image_.abandon();
+}
+
+EpochId LiveImage::durable() const noexcept {
+  return head().durable[word(head().changes).load(std::memory_order_acquire) % 2];
+}
+
+void LiveImage::set_durable(EpochId id) noexcept {
+  LiveHead& live = head();
+  const std::uint64_t changes = word(live.changes).load(std::memory_order_relaxed) + 1;
+  live.durable[changes % 2] = id;
+  set(live.changes, changes);
+}
+
+void LiveImage::set_folding(std::uint64_t epoch) noexcept { set(head().folding, epoch); }
+void LiveImage::set_folded(std::uint64_t epoch) noexcept { set(head().folded, epoch); }
+void LiveImage::set_used() noexcept { set(head().used, 1); }
+
+Status set_live_aside(std::string_view path, std::uint64_t id, PathText& to) noexcept {
+  RealFileSystem files;
+  PathText from, aside;
+  char suffix[40];
+  std::snprintf(suffix, sizeof(suffix), ".unknown-%016llx", static_cast<unsigned long long>(id));
+  if (!to.assign(path, suffix) || !from.assign(path, kDirtySuffix) ||
+      !aside.assign(to.c_str(), kDirtySuffix)) {
+    return too_long(path);
+  }
+  Status other = files.rename(from.c_str(), aside.c_str());
+  Status moved = files.rename(path, to.c_str());
+  if (!other.ok() && other != StatusCode::not_found) return other;
+  return moved == StatusCode::not_found ? Status() : std::move(moved);
+}
+
+void remove_live(std::string_view path) noexcept {
+  RealFileSystem files;
+  for (const char* suffix : {"-dirty", "-dirty.creating", ".creating", ""}) {
+    PathText part;
+    if (part.assign(path, suffix)) (void)files.remove(part.c_str());
+  }
+}
+
+}  // namespace perdure

@@ -1,0 +1,488 @@
+#include "pool/buffered.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "format/header.h"
+#include "platform/nap.h"
+
+namespace perdure {
+
+namespace {
+
+constexpr std::uint64_t kCopyBytes = 1_MiB;
+constexpr std::uint64_t kPatience = 5'000'000'000;  // nanoseconds
+
+int length(std::string_view text) noexcept { return static_cast<int>(text.size()); }
+
+template <std::size_t N>
+void fill_random(std::uint8_t (&to)[N]) noexcept {
+  static_assert(N % 8 == 0);
+  for (std::size_t i = 0; i < N; i += 8) {
+    const std::uint64_t word = RealPlatform::random();
+    std::memcpy(to + i, &word, sizeof(word));
+  }
+}
+
+template <std::size_t N>
+bool same(const std::uint8_t (&a)[N], const std::uint8_t (&b)[N]) noexcept {
+  return std::memcmp(a, b, N) == 0;
+}
+
+bool in_this_boot(const layout::BaseMark& mark, const layout::Identity& here) noexcept {
+  return same(mark.live.boot_id, here.boot_id);
+}
+
+bool is_unknown(const std::uint8_t (&boot_id)[16]) noexcept {
+  static constexpr std::uint8_t kUnknown[16] = {};
+  return same(boot_id, kUnknown);
+}
+
+// For a part of the pool: `not_found` and `exists` are said of the pool itself only.
+Status of_part(const char* part, std::string_view path, const Status& s) noexcept {
+  const bool other = s == StatusCode::not_found || s == StatusCode::exists;
+  return Status::format(other ? StatusCode::io : s.code(), "%s %.*s: %.*s", part, length(path),
+                        path.data(), length(s.message()), s.message().data());
+}
+
+Status is_a_copy() noexcept {
+  return Status::format(
+      StatusCode::untrusted,
+      "is a copy of a pool that was open, without what its log and live image have; close the pool "
+      "before you copy its file, or open the copy with its log beside it and accept what it has "
+      "(perdure check FILE --accept)");
+}
+
+// Segments of small pools are small.
+LogShape shape_for(std::uint64_t max_bytes) noexcept {
+  LogShape shape;
+  if (max_bytes < 64_MiB) shape.segment_bytes = 4_MiB;
+  return shape;
+}
+
+}  // namespace
+
+// After a restart the number of the file system may be another one.
+bool of_this_file(const layout::BaseMark& mark, const layout::Identity& here) noexcept {
+  return mark.live.inode == here.inode &&
+         (mark.live.filesystem_id == here.filesystem_id || !in_this_boot(mark, here));
+}
+
+Buffered::~Buffered() {
+  if (stream_) stream_->stop();
+  if (base_ >= 0) files_.close(base_);
+}
+
+Status Buffered::verify(const BufferedOptions& options) noexcept {
+  if (options.interval_ms < 1 || options.interval_ms > 3'600'000) {
+    return Status::format(StatusCode::invalid_argument,
+                          "buffered.interval_ms %u; 1 to 3,600,000 are allowed",
+                          options.interval_ms);
+  }
+  if (options.on_lag > OnLag::report || options.on_log_failure > OnLogFailure::serve) {
+    return Status::format(StatusCode::invalid_argument,
+                          "buffered.on_lag or on_log_failure is none");
+  }
+  const std::string_view folder = options.memory_directory;
+  if (folder.size() >= sizeof(layout::LivePlace::memory_directory) ||
+      folder.find('\0') != std::string_view::npos || (!folder.empty() && folder[0] != '/')) {
+    return Status::format(StatusCode::invalid_argument,
+                          "buffered.memory_directory: an absolute path of less than %zu bytes",
+                          sizeof(layout::LivePlace::memory_directory));
+  }
+  return {};
+}
+
+Status Buffered::name_paths(std::string_view path) noexcept {
+  const std::size_t slash = path.rfind('/');
+  const std::string_view parent = slash == 0 ? "/" : path.substr(0, slash);
+  if (path_.assign(path) && folder_.assign(path, "-log") && parent_.assign(parent)) return {};
+  return Status::format(StatusCode::invalid_argument, "the path is too long for the log beside it");
+}
+
+Status Buffered::look(std::string_view path) noexcept {
+  if (Status s = name_paths(path); !s.ok()) return s;
+  auto base = files_.open(path_.c_str(), FileSystem::Open::existing);
+  if (!base) return std::move(base.error());
+  base_ = *base;
+  BaseMarks<RealPlatform> marks(files_, base_);
+  if (Status s = marks.read(); !s.ok()) return s;
+  // The shape depends on the size of the pool, which begin() has from elsewhere.
+  epochs_log_.emplace(files_, base_, folder_.c_str(), parent_.c_str(),
+                      shape_for(marks.mark().live.max_bytes));
+  return epochs_log_->read_marks();
+}
+
+layout::LivePlace Buffered::place(const Opening& opening, std::uint64_t max_bytes) const noexcept {
+  layout::LivePlace place{};
+  fill_random(place.live_id);
+  std::memcpy(place.boot_id, opening.identity.boot_id, sizeof(place.boot_id));
+  place.inode = opening.identity.inode;
+  place.filesystem_id = opening.identity.filesystem_id;
+  place.max_bytes = max_bytes;
+  opening.options.memory_directory.copy(place.memory_directory, sizeof(place.memory_directory) - 1);
+  return place;
+}
+
+// --- begin ---------------------------------------------------------------------------------------
+
+Status Buffered::write_headers(layout::Header header, int copy) noexcept {
+  for (int i = 0; i < 2; ++i) {
+    copy ^= 1;
+    ++header.sequence;
+    header.crc = header_crc(header);
+    const std::uint64_t at = static_cast<std::uint64_t>(copy) * layout::kHeaderBytes;
+    Status s = files_.write(base_, &header, sizeof(header), at);
+    if (s.ok()) s = files_.sync(base_);
+    if (!s.ok()) return s;
+  }
+  return {};
+}
+
+// Frees the name of a new live image. What lies there may be all that is left of another pool, or
+// of this one before a copy was restored over it; unless the mark shows that it is not needed.
+Status Buffered::make_way(std::string_view path, const layout::Identity& here) noexcept {
+  layout::LiveHead head;
+  Status found = LiveImage::read_head(path, head);
+  const bool own = found.ok() && same(head.live_id, mark().live.live_id);
+  const bool over = own && (!left_open() || !in_this_boot(mark(), here));
+  // A log of dirty lines without its image says nothing.
+  if (found == StatusCode::not_found || over || (found.ok() && !own && head.used == 0)) {
+    remove_live(path);
+    return {};
+  }
+  std::uint64_t id = RealPlatform::random();
+  if (found.ok()) std::memcpy(&id, head.live_id, sizeof(id));
+  PathText aside;
+  if (Status s = set_live_aside(path, id, aside); !s.ok()) return s;
+  log_.say(LogLevel::warning, "an unknown live image lay beside it; it is %s now", aside.c_str());
+  return {};
+}
+
+Status Buffered::copy_base(std::uint64_t bytes) noexcept {
+  for (std::uint64_t at = 0; at < bytes;) {
+    const std::size_t n = std::min(kCopyBytes, bytes - at);
+    auto got = files_.read(base_, live_.image().base() + at, n, at);
+    if (!got) return std::move(got.error());
+    if (*got == 0) break;  // the base is shorter than the pool is now
+    at += *got;
+  }
+  return {};
+}
+
+Status Buffered::make_live(const layout::BaseMark& mark, const Opening& opening,
+                           std::uint64_t bytes) noexcept {
+  bytes = std::min(bytes, mark.live.max_bytes);
+  PathText path;
+  Status s = LiveImage::path_of(mark, path_.c_str(), path);
+  if (s.ok()) s = make_way(path.c_str(), opening.identity);
+  if (s.ok()) s = live_.make(path.c_str(), mark, bytes, opening.base);
+  if (s.ok()) s = copy_base(bytes);
+  return s.ok() ? Status() : of_part("live image", path.c_str(), s);
+}
+
+// Removes the live image that the mark of a closed base names, if it lies elsewhere than the next
+// one. In a folder of its own its name is found in the mark only, so that one is written first.
+Status Buffered::clear_old(const layout::BaseMark& next) noexcept {
+  PathText before, now;
+  layout::LiveHead head;
+  if (Status s = LiveImage::path_of(mark(), path_.c_str(), before); !s.ok()) return s;
+  if (Status s = LiveImage::path_of(next, path_.c_str(), now); !s.ok()) return s;
+  if (std::string_view(before.c_str()) != now.c_str()) {
+    Status found = LiveImage::read_head(before.c_str(), head);
+    const bool own = found.ok() && same(head.live_id, mark().live.live_id);
+    if (own || (found == StatusCode::not_found && mark().live.memory_directory[0] != '\0')) {
+      remove_live(before.c_str());
+    }
+  }
+  const bool announces = next.live.memory_directory[0] != '\0';
+  return announces ? epochs_log_->set_live(next.live) : Status();
+}
+
+Status Buffered::begin(const Opening& opening, layout::Header header, int copy,
+                       bool trusted) noexcept {
+  if (is_unknown(opening.identity.boot_id)) {
+    return Status::format(StatusCode::unsupported,
+                          "durability `buffered` needs the id of the boot, which cannot be read; "
+                          "use `process`");
+  }
+  if (Status s = epochs_log_->verify_folder(); !s.ok()) return s;
+  // What a killed process or a copy has written is perhaps only in the page cache.
+  if (Status s = files_.sync(base_); !s.ok()) return s;
+  auto bytes = files_.size(base_);
+  if (!bytes) return std::move(bytes.error());
+  layout::BaseMark mark = this->mark();
+  fill_random(mark.log_id);
+  mark.live = place(opening, header.max_bytes);
+  mark.live.unverified = trusted ? 0 : 1;
+  epochs_log_.emplace(files_, base_, folder_.c_str(), parent_.c_str(), shape_for(header.max_bytes));
+  Status s = epochs_log_->read_marks();
+  if (s.ok()) s = clear_old(mark);
+  if (s.ok()) s = make_live(mark, opening, *bytes);
+  if (s.ok()) s = live_.publish();
+  if (!s.ok()) {
+    live_.discard();
+    return s;
+  }
+  const bool prepared = header.mode == static_cast<std::uint32_t>(Durability::buffered) &&
+                        (header.incompatible & layout::kBuffered) != 0;
+  if (!prepared) {
+    // From here on older builds refuse the file, and this one looks for the marks.
+    before_ = header;
+    before_copy_ = copy;
+    header.mode = static_cast<std::uint32_t>(Durability::buffered);
+    header.incompatible |= layout::kBuffered;
+    s = write_headers(header, copy);
+  }
+  // After an error the mark may be on the disk all the same: then the next open needs the image.
+  if (s.ok()) s = epochs_log_->begin(mark.log_id, mark.live, header.file_bytes);
+  if (s.ok()) live_.set_used();
+  return s;
+}
+
+Status Buffered::set_verified() noexcept {
+  if (mark().live.unverified == 0) return {};
+  layout::LivePlace place = mark().live;
+  place.unverified = 0;
+  return epochs_log_->set_live(place);
+}
+
+// --- go on ---------------------------------------------------------------------------------------
+
+Status Buffered::missing(std::string_view path, const Status& why) const noexcept {
+  return Status::format(
+      StatusCode::live_missing,
+      "was left open, and what changed since its last durable cut is in its live image %.*s, which "
+      "cannot be used: %.*s; bring it back, or run `perdure check FILE --accept` to go on "
+      "from the last durable cut",
+      length(path), path.data(), length(why.message()), why.message().data());
+}
+
+// After a kill.
+Status Buffered::inherit(std::string_view path) noexcept {
+  const std::uint64_t began = RealPlatform::now_ns();
+  for (;;) {
+    Status s = live_.inherit(path, mark());
+    layout::Header header;
+    if (s.ok()) s = read_header(live_.image().base(), live_.image().size(), header);
+    if (s.ok()) break;
+    live_.close();
+    if (s == StatusCode::not_found || s == StatusCode::corruption) return missing(path, s);
+    // The killed process may still have its files.
+    if (s != StatusCode::busy || RealPlatform::now_ns() - began > kPatience) {
+      return of_part("live image", path, s);
+    }
+    nap();
+  }
+  inherited_ = true;
+  live_.set_folded(mark().folded);
+  live_.set_used();
+  LogReader<RealPlatform> reader(files_, folder_.c_str());
+  Status s = reader.scan(mark());
+  return s.ok() ? epochs_log_->go_on(reader, live_.durable()) : std::move(s);
+}
+
+// After a power failure, or without the live image.
+Status Buffered::restore(const Opening& opening) noexcept {
+  const bool copied = !of_this_file(mark(), opening.identity);
+  if (copied && !opening.accept_loss) return is_a_copy();
+  const std::uint64_t began = RealPlatform::now_ns();
+  LogReader<RealPlatform> reader(files_, folder_.c_str());
+  if (Status s = reader.scan(mark()); !s.ok()) return s;
+  auto bytes = files_.size(base_);
+  if (!bytes) return std::move(bytes.error());
+  if (*bytes < mark().folded_bytes) {
+    return Status::format(StatusCode::corruption,
+                          "the file was truncated: %llu bytes, its log says %llu; restore a copy",
+                          static_cast<unsigned long long>(*bytes),
+                          static_cast<unsigned long long>(mark().folded_bytes));
+  }
+  layout::BaseMark next = mark();
+  next.live = place(opening, mark().live.max_bytes);
+  next.live.unverified = copied ? 1 : mark().live.unverified;
+  PathText before, now;
+  Status s = LiveImage::path_of(mark(), path_.c_str(), before);
+  if (s.ok()) s = LiveImage::path_of(next, path_.c_str(), now);
+  if (!s.ok()) return s;
+  s = make_live(next, opening, align_up(std::max(*bytes, reader.end().pool_bytes), kPage));
+  std::uint64_t lines = 0;
+  if (s.ok()) {
+    s = reader.replay([&](std::uint64_t line, const LineWords& content) {
+      std::memcpy(live_.image().base() + line * kLine, content.words, kLine);
+      live_.mark_dirty(line);
+      ++lines;
+    });
+  }
+  if (s.ok()) s = live_.publish();
+  if (!s.ok()) {
+    live_.discard();
+    return s;
+  }
+  const bool other_boot = !in_this_boot(mark(), opening.identity);
+  const layout::LivePlace old = mark().live;
+  const EpochId folded{.epoch = mark().folded, .seal = mark().folded_seal};
+  if (s = epochs_log_->go_on(reader, folded, &next.live); !s.ok()) return s;
+  live_.set_used();
+  // It may lie in another folder than the new one.
+  layout::LiveHead head;
+  if (other_boot && std::string_view(before.c_str()) != now.c_str() &&
+      LiveImage::read_head(before.c_str(), head).ok() && same(head.live_id, old.live_id)) {
+    remove_live(before.c_str());
+  }
+  log_.say(other_boot ? LogLevel::info : LogLevel::warning,
+           "restored from its log in %.1f ms: cut %llu, %llu lines%s",
+           milliseconds(RealPlatform::now_ns() - began),
+           static_cast<unsigned long long>(reader.end().epoch),
+           static_cast<unsigned long long>(lines),
+           other_boot ? "" : "; what changed after that cut is lost, as the open has accepted");
+  return {};
+}
+
+Status Buffered::go_on(const Opening& opening) noexcept {
+  if (mark().live.unverified != 0 && !opening.accept_loss) {
+    return refuse_untrusted(
+        "the pool was not trusted, and its last process ended before a check had passed");
+  }
+  PathText path;
+  if (Status s = LiveImage::path_of(mark(), path_.c_str(), path); !s.ok()) return s;
+  const bool unknown = is_unknown(opening.identity.boot_id) || is_unknown(mark().live.boot_id);
+  if (unknown && !opening.accept_loss) {
+    return missing(path.c_str(), Status::format(StatusCode::io,
+                                                "the boot's id cannot be read, so a power failure "
+                                                "cannot be ruled out"));
+  }
+  if (!in_this_boot(mark(), opening.identity)) return restore(opening);
+  layout::LiveHead head;
+  Status found = LiveImage::read_head(path.c_str(), head);
+  if (!found.ok() && found != StatusCode::not_found && found != StatusCode::corruption) {
+    return of_part("live image", path.c_str(), found);
+  }
+  if (found.ok() && of_this_file(mark(), opening.identity) && LiveImage::fits(head, mark())) {
+    Status s = inherit(path.c_str());
+    if (s != StatusCode::live_missing || !opening.accept_loss) return s;
+  }
+  if (opening.accept_loss) return restore(opening);
+  if (!of_this_file(mark(), opening.identity)) return is_a_copy();
+  if (found.ok())
+    found = Status::format(StatusCode::corruption, "it is of another state of the pool");
+  return missing(path.c_str(), found);
+}
+
+// --- in use --------------------------------------------------------------------------------------
+
+Status Buffered::attach(RealPlatform& platform, EpochDomain<RealPlatform>& epochs,
+                        const BufferedOptions& options) noexcept {
+  gate_ = &epochs.gate();
+  gate_->set_brake(*this);
+  tracker_.emplace(live_.image().base(), live_.dirty());
+  if (!tracker_->make()) return StatusCode::out_of_memory;
+  stream_.emplace(platform, *tracker_, *epochs_log_, live_.image(), static_cast<CutWatch&>(*this),
+                  CutShape{.interval_ns = std::uint64_t{options.interval_ms} * 1'000'000,
+                           .throttles = options.on_lag == OnLag::throttle,
+                           .refuses = options.on_log_failure == OnLogFailure::refuse,
+                           .behind = inherited_});
+  if (Status s = live_.dirty().cover(live_.image().size()); !s.ok()) return s;
+  platform.track_stores(*tracker_);
+  return {};
+}
+
+void Buffered::start() noexcept {
+  if (stream_->start()) return;
+  log_.say(LogLevel::warning,
+           "the system refused the thread that makes the cuts; sync() and run_background() make "
+           "them");
+}
+
+Status Buffered::refusal() noexcept {
+  Status s = stream_->refusal();
+  if (s.ok()) return s;
+  return Status::format(StatusCode::io,
+                        "%s: no cut can be written any more, so nothing is changed (%.*s); see to "
+                        "the disk, then call resume_log(), or close the pool",
+                        path_.c_str(), length(s.message()), s.message().data());
+}
+
+Status Buffered::close(RealPlatform& platform) noexcept {
+  stream_->stop();
+  (void)stream_->resume();  // the disk may be well again
+  if (Status s = stream_->sync(); !s.ok()) return s;
+  platform.end_tracking();
+  live_.set_folding(epochs_log_->durable().epoch);
+  const auto page_of = [&](std::uint64_t page, std::byte* to) {
+    std::memcpy(to, live_.image().base() + page * kPage, kPage);
+    return platform.poisoned() ? platform.failure() : Status();  // a lost page reads as zeros
+  };
+  if (Status s = epochs_log_->close(page_of); !s.ok()) return s;
+  live_.remove();
+  return {};
+}
+
+void Buffered::undo() noexcept {
+  if (!epochs_log_->close([](std::uint64_t, std::byte*) { return Status(); }).ok()) return;
+  live_.remove();
+  if (!before_) return;
+  layout::Header header = *before_;
+  header.sequence += 2;
+  (void)write_headers(header, before_copy_);
+}
+
+Status Buffered::leave(bool cuts) noexcept {
+  stream_->stop();
+  if (!cuts) return {};
+  (void)stream_->resume();
+  return stream_->sync();
+}
+
+void Buffered::abandon() noexcept {
+  if (stream_) stream_->abandon();
+  live_.abandon();
+}
+
+// --- observers -----------------------------------------------------------------------------------
+
+Status read_mark(const FileStorage& storage, layout::BaseMark& mark) noexcept {
+  mark = {};
+  std::unique_ptr<std::byte[]> pages(new (std::nothrow) std::byte[layout::kDirectoryOffset]);
+  if (pages == nullptr) return StatusCode::out_of_memory;
+  const std::int64_t n = storage.read(pages.get(), layout::kDirectoryOffset, 0);
+  // What is no pool has no mark. Its header says what it is.
+  if (n < static_cast<std::int64_t>(layout::kDirectoryOffset)) return {};
+  layout::BaseMark copies[2];
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    std::memcpy(&copies[i], pages.get() + i * layout::kMarkStride + layout::kMarkOffset,
+                sizeof(copies[i]));
+  }
+  int counts = -1;
+  Status s = layout::choose_mark(copies, counts);
+  if (counts >= 0) mark = copies[counts];
+  layout::Header header;
+  const bool damaged = s == StatusCode::corruption;
+  if (damaged && !read_header(pages.get(), storage.size(), header).ok()) return {};
+  const bool buffered = damaged && (header.incompatible & layout::kBuffered) != 0;
+  return damaged && !buffered ? Status() : std::move(s);
+}
+
+Status observe_live(FileStorage& storage, const layout::BaseMark& mark, std::string_view path,
+                    const layout::Identity& identity) noexcept {
+  if (!in_this_boot(mark, identity)) {
+    return Status::format(StatusCode::untrusted,
+                          "was open when the machine went down; open it for writing once (perdure "
+                          "check FILE), so that it is restored from its log");
+  }
+  if (!of_this_file(mark, identity)) return is_a_copy();
+  PathText live;
+  if (Status s = LiveImage::path_of(mark, path, live); !s.ok()) return s;
+  layout::LiveHead head;
+  Status s = LiveImage::read_head(live.c_str(), head, storage.owner());
+  if (s.ok() && !LiveImage::fits(head, mark)) s = StatusCode::corruption;
+  storage.close();
+  if (s.ok()) s = storage.open(live.c_str(), FileStorage::Access::observer);
+  if (s.ok()) return s;
+  return Status::format(StatusCode::live_missing, "its live image %s cannot be read: %.*s",
+                        live.c_str(), length(s.message()), s.message().data());
+}
+
+}  // namespace perdure

@@ -1,0 +1,141 @@
+// Buffered: what a pool with durability `buffered` has beside its file (the base): the live image,
+// which is mapped and changed, and the log of its cuts. docs/design/buffered.md draws it.
+//
+// OPERATIONS
+//   begin    of a base that is the pool: base durable, live image made, mark "open".
+//   go_on    of a base that was left open. In the same boot, with the live image: nothing is lost.
+//            Else the base with the epochs of its log becomes a new live image.
+//   attach   from here on every store is tracked.
+//   close    the last cut, the base becomes the pool again, mark "closed", the rest is removed.
+//   undo     of begin(), before a cut: the base has the content and the mode that it had.
+// DURABILITY  begin() and close() change no content of the base before the log can restore it
+//   (epoch_log.h). A live image has its name before a mark names it, and no store comes before that
+//   mark is durable.
+// Thread safety: open and close are of one thread; see CutStream for the rest.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "cut/cut_stream.h"
+#include "cut/epoch_log.h"
+#include "cut/live_image.h"
+#include "format/layout.h"
+#include "perdure/options.h"
+#include "platform/file_system.h"
+#include "reclaim/epoch.h"
+#include "util/log.h"
+#include "util/path.h"
+
+namespace perdure {
+
+class Buffered final : private CutWatch, private Brake {
+ public:
+  struct Opening {
+    const BufferedOptions& options;
+    const layout::Identity& identity;  // of the base
+    const FileStorage& base;
+    bool accept_loss = false;  // of what the last durable cut does not have
+  };
+
+  // `image` gets the live image. All must stay valid.
+  Buffered(FileSystem& files, FileStorage& image, const Log& log) noexcept
+      : files_(files), log_(log), live_(image) {}
+  Buffered(const Buffered&) = delete;
+  Buffered& operator=(const Buffered&) = delete;
+  ~Buffered();
+
+  static Status verify(const BufferedOptions& options) noexcept;
+
+  // Opens the base, whose path is absolute and has no links, and reads its marks. First of all.
+  // Errors: corruption, io and others of files.
+  Status look(std::string_view path) noexcept;
+  const layout::BaseMark& mark() const noexcept { return epochs_log_->marks().mark(); }
+  // Whether the base needs go_on(), not begin().
+  bool left_open() const noexcept { return mark().state == layout::BaseState::open; }
+  // Reads the first bytes of the base. Errors: io.
+  Expected<std::size_t> read(void* to, std::size_t n) noexcept {
+    return files_.read(base_, to, n, 0);
+  }
+  Expected<std::uint64_t> size() noexcept { return files_.size(base_); }
+
+  // `header` is the one of the base that counts, and `copy` its number.
+  // `trusted`: the content needs no check. Errors: those of files; pool_full; exists (another log).
+  Status begin(const Opening& opening, layout::Header header, int copy, bool trusted) noexcept;
+  // Errors: live_missing; untrusted (the log lacks something, or the base is a copy); corruption;
+  // exists (another log); and those of files.
+  Status go_on(const Opening& opening) noexcept;
+
+  // A check has passed, or none was needed: from now on the log vouches for the content.
+  Status set_verified() noexcept;
+  // Waits while mutations shall wait. The caller is in no guard.
+  void pace() noexcept {
+    while (gate_->braked() && !stream_->lets()) stream_->wait_for_cut();
+  }
+
+  Status attach(RealPlatform& platform, EpochDomain<RealPlatform>& epochs,
+                const BufferedOptions& options) noexcept;
+  void start() noexcept;
+  CutStream<RealPlatform>& stream() noexcept { return *stream_; }
+  const CutStream<RealPlatform>& stream() const noexcept { return *stream_; }
+  const EpochLog<RealPlatform>& log() const noexcept { return *epochs_log_; }
+  LiveImage& live() noexcept { return live_; }
+  // Errors: invalid_argument (the path is too long).
+  Status live_path(PathText& path) const noexcept {
+    return LiveImage::path_of(mark(), path_.c_str(), path);
+  }
+
+  // No thread stores any more. Errors: those of the log; then everything stays as a kill would
+  // leave it.
+  Status close(RealPlatform& platform) noexcept;
+  void undo() noexcept;
+  // Everything stays as a kill would leave it, but for a last cut, if `cuts`. Errors: those of it.
+  Status leave(bool cuts) noexcept;
+  void abandon() noexcept;  // in a child of fork
+
+ private:
+  // --- CutWatch ---
+  void on_durable(EpochId id) noexcept override { live_.set_durable(id); }
+  void brake(bool on) noexcept override { gate_->put_brake(on); }
+  // --- Brake ---
+  bool lets() noexcept override { return stream_->lets(); }
+  void wait() noexcept override { stream_->wait_for_cut(); }
+  Status refusal() noexcept override;
+
+  Status name_paths(std::string_view path) noexcept;
+  layout::LivePlace place(const Opening& opening, std::uint64_t max_bytes) const noexcept;
+  Status write_headers(layout::Header header, int copy) noexcept;
+  Status clear_old(const layout::BaseMark& next) noexcept;
+  Status make_way(std::string_view path, const layout::Identity& here) noexcept;
+  Status copy_base(std::uint64_t bytes) noexcept;
+  Status make_live(const layout::BaseMark& mark, const Opening& opening,
+                   std::uint64_t bytes) noexcept;
+  Status inherit(std::string_view path) noexcept;
+  Status restore(const Opening& opening) noexcept;
+  Status missing(std::string_view path, const Status& why) const noexcept;
+
+  FileSystem& files_;
+  const Log& log_;
+  LiveImage live_;
+  PathText path_, folder_, parent_;
+  FileSystem::File base_ = -1;
+  std::optional<EpochLog<RealPlatform>> epochs_log_;
+  std::optional<StoreTracker<RealPlatform>> tracker_;
+  std::optional<CutStream<RealPlatform>> stream_;
+  Gate<RealPlatform>* gate_ = nullptr;
+  bool inherited_ = false;
+  // For undo(): the header before begin(), unless that has changed nothing in it.
+  std::optional<layout::Header> before_;
+  int before_copy_ = 0;
+};
+
+// Of an observer of a base that is open: opens its live image instead. Errors: live_missing,
+// untrusted (only an open that writes can restore it), and those of files.
+Status observe_live(FileStorage& storage, const layout::BaseMark& mark, std::string_view path,
+                    const layout::Identity& identity) noexcept;
+// Whether the file is the one that the mark was written for.
+bool of_this_file(const layout::BaseMark& mark, const layout::Identity& here) noexcept;
+// Reads the mark that counts from a file that is open. All zero if there is none.
+Status read_mark(const FileStorage& storage, layout::BaseMark& mark) noexcept;
+
+}  // namespace perdure

@@ -1,0 +1,402 @@
+// How a pool gets its file: path, durability, creation, opening, resize.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "pool/buffered.h"
+#include "pool/owner.h"
+#include "pool/pool_impl.h"
+
+namespace perdure::detail {
+
+namespace {
+
+constexpr std::uint64_t kSmallPool = std::uint64_t{64} << 20;
+
+// Small pools get small extents: otherwise a few size classes would fill them.
+PoolShape shape_of(const PoolOptions& options) noexcept {
+  PoolShape shape{.max_bytes = options.max_size};
+  if (options.max_size < kSmallPool) {
+    shape.extent_bytes = 16_KiB;
+    shape.initial_extents = 4;
+  }
+  return shape;
+}
+
+}  // namespace
+
+Status known(OpenMode mode) {
+  if (mode <= OpenMode::read_only) return {};
+  return Status::format(StatusCode::invalid_argument, "open mode %u is none",
+                        static_cast<unsigned>(mode));
+}
+
+// Chooses the durability of this open, and its instructions. `last`: that of the last open, or
+// automatic for a new pool. An open that does not repeat the durability keeps it.
+Status PoolImpl::choose_durability(const PoolOptions& options, Durability last) {
+  if (options.durability > Durability::buffered) {
+    return Status::format(StatusCode::invalid_argument, "durability %u is none",
+                          static_cast<unsigned>(options.durability));
+  }
+  if (const long bytes = ::sysconf(_SC_PAGESIZE); bytes != static_cast<long>(kPage)) {
+    return Status::format(StatusCode::unsupported,
+                          "the pages of this machine have %ld bytes; perdure needs pages of 4096",
+                          bytes);
+  }
+  const MediumReport& medium = storage_.medium();
+  const bool dax = medium.medium == Medium::cache_line || medium.medium == Medium::eadr;
+  durability_ = options.durability != Durability::automatic ? options.durability : last;
+  if (durability_ == Durability::automatic) {
+    durability_ = dax ? Durability::power : Durability::process;
+  }
+  FlushMode mode = FlushMode::none;
+  if (durability_ == Durability::buffered && !read_only_ && !resizes_) {
+    if (Status s = may_buffer(options); !s.ok()) return s;
+  }
+  if (durability_ == Durability::emulated) mode = FlushMode::cache_line;
+  if (durability_ == Durability::power) {
+    if (dax) {
+      mode = medium.medium == Medium::eadr ? FlushMode::fence_only : FlushMode::cache_line;
+      if (mode == FlushMode::cache_line && !reaches_medium(best_flush_instruction())) {
+        return Status::format(StatusCode::unsupported,
+                              "durability `power` is not to be had on this processor: it has no "
+                              "instruction that writes a line back to persistent memory; use "
+                              "`process`");
+      }
+    } else if (medium.medium == Medium::page && medium.msync_is_ordered) {
+      mode = FlushMode::page;
+    } else {
+      const char* why =
+          medium.medium == Medium::volatile_ram
+              ? "its file system is lost with the machine"
+              : (medium.medium == Medium::network ? "network file systems cannot promise it"
+                                                  : medium.msync_note);
+      return Status::format(
+          StatusCode::unsupported,
+          "durability `power` is not to be had on %s: %s; use `process`, or a file "
+          "on DAX or on ext4 or xfs over a local disk",
+          medium.filesystem, why);
+    }
+  }
+  if (options.write_latency_ns != 0 && durability_ != Durability::emulated) {
+    return Status::format(StatusCode::invalid_argument,
+                          "write_latency_ns is for durability `emulated` only");
+  }
+  platform_.configure(mode, best_flush_instruction(), options.write_latency_ns);
+  return {};
+}
+
+Status PoolImpl::may_buffer(const PoolOptions& options) const {
+  const Medium medium = storage_.medium().medium;
+  const bool real = files_ == &real_files_;
+  if (real && (medium == Medium::volatile_ram || medium == Medium::network)) {
+    return Status::format(StatusCode::unsupported,
+                          "durability `buffered` is not to be had on %s: %s; use a file on a local "
+                          "disk, or `process`",
+                          storage_.medium().filesystem,
+                          medium == Medium::network ? "network file systems cannot promise it"
+                                                    : "its files are lost with the machine");
+  }
+  if (!RealPlatform::heavy_fence() && !RealPlatform::full_light_fences()) {
+    return Status::format(
+        StatusCode::unsupported,
+        "durability `buffered` needs membarrier(2), which the system refuses; use "
+        "`process`");
+  }
+  return Buffered::verify(options.buffered);
+}
+
+Status PoolImpl::create_file(const PoolOptions& options) {
+  if (options.max_size < kMinPoolSize || options.max_size > kMaxPoolSize) {
+    return Status::format(StatusCode::invalid_argument, "max_size %llu is outside [%llu, %llu]",
+                          static_cast<unsigned long long>(options.max_size),
+                          static_cast<unsigned long long>(kMinPoolSize),
+                          static_cast<unsigned long long>(kMaxPoolSize));
+  }
+  if (Status s = storage_.create(path_.c_str()); !s.ok()) return s;
+  created_ = true;
+  if (Status s = choose_durability(options, Durability::automatic); !s.ok()) return s;
+  const PoolShape shape = shape_of(options);
+  if (Status s = storage_.map(shape.max_bytes); !s.ok()) return s;
+  const std::uint64_t random[2] = {RealPlatform::random(), RealPlatform::random()};
+  std::uint8_t uuid[16];
+  std::memcpy(uuid, random, sizeof(uuid));
+  Status s = storage_.identity(identity_);
+  if (s.ok()) {
+    s = PoolCore<RealPlatform>::create(platform_, storage_, shape, identity_, uuid, durability_);
+  }
+  if (s.ok()) s = storage_.publish();
+  created_ = !s.ok();  // from here on it is a pool
+  made_ = s.ok();
+  if (!s.ok() || durability_ != Durability::buffered) return s;
+  layout::Header header;
+  int copy = 0;
+  s = read_header(storage_.base(), storage_.size(), header, &copy);
+  storage_.unmap();
+  return s.ok() ? begin_buffered(options, header, copy) : std::move(s);
+}
+
+// The path without links, so that every name of the file leads to one log.
+Status PoolImpl::look_at_base() {
+  char path[PATH_MAX];
+  if (::realpath(path_.c_str(), path) == nullptr) {
+    return Status::format(StatusCode::io, "cannot resolve its path: %s", std::strerror(errno));
+  }
+  if (files_ == &real_files_) {
+    FileStorage named;
+    layout::Identity identity{};
+    Status s = named.open(path, FileStorage::Access::observer);
+    if (s.ok()) s = named.identity(identity);
+    if (!s.ok()) return s;
+    if (identity.inode != identity_.inode || identity.device != identity_.device) {
+      return Status::format(StatusCode::busy, "another file took its name meanwhile; try again");
+    }
+  }
+  buffered_.emplace(*files_, storage_, log_);
+  return buffered_->look(path);
+}
+
+// `header`: the one that counts, of a file that is the pool.
+Status PoolImpl::begin_buffered(const PoolOptions& options, const layout::Header& header,
+                                int copy) {
+  storage_.remove_second_name();
+  if (const std::uint64_t names = storage_.names(); names > 1) {
+    return Status::format(StatusCode::invalid_argument,
+                          "the file has %llu names (hard links), and its log can be beside one "
+                          "only; remove the others, or use `process`",
+                          static_cast<unsigned long long>(names));
+  }
+  if (!buffered_) {
+    if (Status s = look_at_base(); !s.ok()) return s;
+  }
+  const bool sealed = header.close_state == layout::CloseState::sealed;
+  const bool trusted =
+      distrust(header, identity_) == nullptr && !(sealed && is_copy(header, identity_));
+  base_.take(storage_);
+  Status s = buffered_->begin({options.buffered, identity_, base_, options.accept_untrusted},
+                              header, copy, trusted);
+  began_ = s.ok();
+  return s;
+}
+
+// A pool whose owner was killed, or has it open (for an observer), or that a power failure ended.
+Status PoolImpl::open_left(const PoolOptions& options, const layout::BaseMark& mark) {
+  last_durability_ = Durability::buffered;
+  logged_ = mark.live.unverified == 0;
+  if (read_only_) {
+    char path[PATH_MAX];
+    if (::realpath(path_.c_str(), path) == nullptr) return StatusCode::io;
+    return observe_live(storage_, mark, path, identity_);
+  }
+  if (options.durability != Durability::automatic && options.durability != Durability::buffered) {
+    return Status::format(StatusCode::invalid_argument,
+                          "was left open in durability `buffered`; open and close it once without "
+                          "naming another one");
+  }
+  if (Status s = choose_durability(options, Durability::buffered); !s.ok()) return s;
+  if (!buffered_) {
+    if (Status s = look_at_base(); !s.ok()) return s;
+  }
+  base_.take(storage_);
+  Status s = buffered_->go_on({options.buffered, identity_, base_, options.accept_untrusted});
+  logged_ = buffered_->mark().live.unverified == 0;
+  return s;
+}
+
+Status PoolImpl::read_start(std::byte* pages, std::uint64_t& n, std::uint64_t& size) {
+  if (buffered_) {  // through a simulated file system
+    auto got = buffered_->read(pages, layout::kDirectoryOffset);
+    auto bytes = buffered_->size();
+    if (!got) return std::move(got.error());
+    if (!bytes) return std::move(bytes.error());
+    n = *got;
+    size = *bytes;
+    return {};
+  }
+  const std::int64_t got = storage_.read(pages, layout::kDirectoryOffset, 0);
+  if (got < 0) return Status::format(StatusCode::io, "cannot read: %s", std::strerror(errno));
+  storage_.refresh_size();  // an observed pool may have grown since
+  n = static_cast<std::uint64_t>(got);
+  size = storage_.size();
+  return {};
+}
+
+Status PoolImpl::open_existing(const PoolOptions& options, std::uint64_t capacity) {
+  observed_ = read_only_ && storage_.lock_holder() != 0;
+  if (Status s = storage_.identity(identity_); !s.ok()) return s;
+  layout::BaseMark mark{};
+  if (files_ != &real_files_) {
+    if (Status s = look_at_base(); !s.ok()) return s;
+    mark = buffered_->mark();
+  } else if (Status s = read_mark(storage_, mark); !s.ok()) {
+    return s;
+  }
+  const bool left = mark.state == layout::BaseState::open;
+  if (left && resizes_) {
+    return Status::format(StatusCode::invalid_argument,
+                          "was left open in durability `buffered`; open and close it first");
+  }
+  if (left) {
+    Status s = open_left(options, mark);
+    if (!s.ok() || !read_only_) return s;
+  }
+  // The header names the capacity; it is checked before anything is mapped.
+  auto pages = std::unique_ptr<std::byte[]>(new (std::nothrow) std::byte[layout::kDirectoryOffset]);
+  if (pages == nullptr) return StatusCode::out_of_memory;
+  std::uint64_t n = 0;
+  std::uint64_t size = 0;
+  if (Status s = read_start(pages.get(), n, size); !s.ok()) return s;
+  layout::Header header;
+  int copy = 0;
+  if (n < layout::kDirectoryOffset) return read_header(pages.get(), n, header);
+  if (Status s = read_header(pages.get(), size, header, &copy); !s.ok()) return s;
+  last_durability_ = static_cast<Durability>(header.mode);
+  if (Status s = choose_durability(options, last_durability_); !s.ok()) return s;
+  if (durability_ == Durability::buffered && !read_only_ && !resizes_) {
+    // What the header alone shows is refused before anything is written.
+    const char* reason = options.accept_untrusted ? nullptr : distrust(header, identity_);
+    if (reason != nullptr) return refuse_untrusted(reason);
+    return begin_buffered(options, header, copy);
+  }
+  if (Status s = storage_.map(std::max(header.max_bytes, capacity)); !s.ok()) return s;
+  const bool durable = !read_only_ && durability_ == Durability::power;
+  return durable ? storage_.sync_name() : Status();
+}
+
+Status PoolImpl::open_file(const PoolOptions& options, std::uint64_t capacity) {
+  if (Status s = known(options.mode); !s.ok()) return s;
+  if (options.mode != OpenMode::create_new) {
+    Status s = read_only_ ? storage_.open(path_.c_str(), FileStorage::Access::observer)
+                          : open_as_owner(storage_, path_.c_str());
+    if (s.ok()) return open_existing(options, capacity);
+    if (s == StatusCode::busy) return s;
+    if (s != StatusCode::not_found || options.mode != OpenMode::open_or_create) return s;
+  }
+  return create_file(options);
+}
+
+Status PoolImpl::set_path(std::string_view path) {
+  if (!path_.assign(path)) {
+    return Status::format(StatusCode::invalid_argument,
+                          "%.*s..: a path has less than %d bytes and no NUL",
+                          static_cast<int>(path.substr(0, 64).size()), path.data(), PATH_MAX);
+  }
+  platform_.name(path_.c_str());
+  return {};
+}
+
+Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
+  if (Status s = set_path(path); !s.ok()) return s;
+  log_ = Log(options.log, options.log_context, path_.c_str());
+  platform_.set_log(log_);
+  storage_.set_log(log_);
+  core_.background().set_log(log_);
+  read_only_ = options.mode == OpenMode::read_only;
+  allow_damage_ = options.allow_damage && read_only_;
+  threads_ = options.recovery_threads != 0 ? options.recovery_threads : RealPlatform::cores();
+  if (options.background_threads > kMaxBackgroundThreads) {
+    return wrap(Status::format(StatusCode::invalid_argument, "background_threads %u; at most %u",
+                               options.background_threads, kMaxBackgroundThreads));
+  }
+  core_.background().set_threads(options.background_threads);
+  if (options.interleave) {
+    interleaved_.begin();
+    storage_.interleave();
+  }
+  const std::uint64_t begin = RealPlatform::now_ns();
+  if (Status s = open_file(options); !s.ok()) {
+    if (created_) storage_.discard_new();  // before the lock goes
+    storage_.close();
+    return wrap(std::move(s));
+  }
+  if (options.handle_sigbus) {
+    (void)platform_.handle_lost_pages(storage_.base(), storage_.capacity());
+  }
+  owner_pid_ = getpid();
+  if (buffered_) {
+    if (Status s = attach_buffered(options); !s.ok()) {
+      if (began_) buffered_->undo();
+      return wrap(std::move(s));
+    }
+  }
+  const OpenRequest request{.identity = identity_,
+                            .mode = durability_,
+                            .accept_untrusted = options.accept_untrusted,
+                            .allow_damage = allow_damage_,
+                            .logged = logged_,
+                            .write_back_by_sync = platform_.mode() == FlushMode::page,
+                            .serve = !read_only_,
+                            .observes = observed_,
+                            .at_once = read_only_ ? nullptr : &restarts_at_once,
+                            .threads = threads_};
+  Status s = open_pool(core_, request, report_, *this);
+  if (s.ok() && buffered_) s = buffered_->set_verified();
+  if (!s.ok()) {
+    core_.background().stop();
+    // Not closed: the file stays as it was.
+    slots_.reset();
+    if (began_) {
+      core_.epochs().drain_all();
+      buffered_->undo();
+    }
+    // Lost pages read as zeros: no error that these have caused counts.
+    return platform_.lost() ? platform_.failure() : wrap(std::move(s));
+  }
+  if (buffered_ && options.background_threads != 0) buffered_->start();
+  open_ = true;
+  recovery_ns_ = RealPlatform::now_ns() - begin;
+  tell_opened();
+  return {};
+}
+
+// The maps are not opened: a pool of a killed process stays one, and its next open recovers it. The
+// new maximum is mapped first, so a pool that could no longer be opened is refused.
+Status PoolImpl::resize(std::string_view path, std::uint64_t max_size) {
+  if (Status s = set_path(path); !s.ok()) return s;
+  resizes_ = true;
+  const PoolOptions options{.mode = OpenMode::existing};
+  Status s = open_file(options, std::min(max_size, kMaxPoolSize));
+  if (s.ok()) {
+    s = core_.resize({.identity = identity_, .mode = durability_, .threads = RealPlatform::cores()},
+                     max_size);
+  }
+  platform_.leave_mapping();
+  storage_.close();
+  return platform_.poisoned() ? platform_.failure() : wrap(std::move(s));
+}
+
+Status PoolImpl::attach_buffered(const PoolOptions& options) {
+  FileStorage& dirty = buffered_->live().dirty_file();
+  if (options.handle_sigbus) (void)platform_.handle_lost_pages(dirty.base(), dirty.capacity());
+  return buffered_->attach(platform_, core_.epochs(), options.buffered);
+}
+
+void PoolImpl::tell_opened() const {
+  std::uint32_t maps = 0;
+  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) maps += slots_[i].used ? 1 : 0;
+  const char* how = "closed properly";
+  if (!report_.was_clean) how = "not closed: recovered";
+  if (made_) how = "new";
+  log_.say(LogLevel::info, "opened in %.1f ms, %s; %u maps, durability %s%s",
+           milliseconds(recovery_ns_), how, maps, EngineText(durability_name(durability_)).c_str(),
+           read_only_ ? ", read-only" : "");
+  if (last_durability_ == Durability::power && durability_ != Durability::power && !read_only_) {
+    log_.say(LogLevel::warning,
+             "its durability was `power` and is `%s` from now on: a power failure can lose it",
+             EngineText(durability_name(durability_)).c_str());
+  }
+  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+    if (!slots_[i].used || slots_[i].error.ok()) continue;
+    const std::string_view why = slots_[i].error.message();
+    log_.say(LogLevel::error, "map %s is not served: %.*s", slots_[i].root.name,
+             static_cast<int>(why.size()), why.data());
+  }
+}
+
+}  // namespace perdure::detail

@@ -1,0 +1,268 @@
+// Power failures of a whole pool with durability `buffered`, whose base and log are on a simulated
+// disk. The power fails at every call, and again during the recovery: the pool opens as it was at
+// one cut, not older than the last one that sync() returned for, and can be used and closed. Each
+// engine.
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "pool/pool_impl.h"
+#include "testing/disk/disk_explorer.h"
+#include "tests/support/engines.h"
+#include "tests/support/support.h"
+
+namespace perdure::test {
+namespace {
+
+using detail::PoolImpl;
+using disk::DiskExploration;
+using disk::DiskReport;
+using disk::SimFileSystem;
+
+using Content = std::map<std::uint64_t, std::string>;
+
+PoolOptions options() {
+  return {.durability = Durability::buffered,
+          .buffered = {.interval_ms = 3'600'000},
+          .max_size = 4_MiB,
+          .recovery_threads = 1,
+          .background_threads = 0};
+}
+
+// A simulated file system in which the pool has the name "pool", whatever its path is.
+class Named final : public FileSystem {
+ public:
+  Named(SimFileSystem& files, const std::string& path) : files_(files), path_(path) {
+    folder_ = path.substr(0, path.rfind('/'));
+  }
+  Expected<File> open(std::string_view p, Open how) noexcept override {
+    return files_.open(name(p), how);
+  }
+  void close(File file) noexcept override { files_.close(file); }
+  Expected<std::size_t> read(File file, void* to, std::size_t n,
+                             std::uint64_t at) noexcept override {
+    return files_.read(file, to, n, at);
+  }
+  Status write(File file, const void* bytes, std::size_t n, std::uint64_t at) noexcept override {
+    return files_.write(file, bytes, n, at);
+  }
+  Status allocate(File file, std::uint64_t at, std::uint64_t n) noexcept override {
+    return files_.allocate(file, at, n);
+  }
+  Status sync(File file) noexcept override { return files_.sync(file); }
+  Expected<std::uint64_t> size(File file) noexcept override { return files_.size(file); }
+  Status rename(std::string_view from, std::string_view to) noexcept override {
+    return files_.rename(name(from), name(to));
+  }
+  Status remove(std::string_view p) noexcept override { return files_.remove(name(p)); }
+  Status make_folder(std::string_view p) noexcept override { return files_.make_folder(name(p)); }
+  Status remove_folder(std::string_view p) noexcept override {
+    return files_.remove_folder(name(p));
+  }
+  Status sync_folder(std::string_view p) noexcept override { return files_.sync_folder(name(p)); }
+  Status list(std::string_view p, FunctionRef<void(std::string_view)> visit) noexcept override {
+    return files_.list(name(p), visit);
+  }
+
+ private:
+  std::string name(std::string_view p) const {
+    if (p == folder_) return ".";
+    if (p.starts_with(path_)) return "pool" + std::string(p.substr(path_.size()));
+    return std::string(p);
+  }
+  SimFileSystem& files_;
+  std::string path_, folder_;
+};
+
+// The real file at a path is only locked.
+class Place {
+ public:
+  Place() : path_("power") { write_bytes(path_, "locked"); }
+  const std::string& path() const { return path_; }
+  ~Place() {
+    for (const char* suffix : {"-live", "-live-dirty"}) ::unlink((path_ + suffix).c_str());
+  }
+
+ private:
+  TempPath path_;
+};
+
+// After a power failure the marks are of another boot. The file at `path` stands for the base.
+void restart_machine(SimFileSystem& files, const std::string& path) {
+  struct stat info{};
+  ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  const auto base = must(files.open("pool", FileSystem::Open::existing));
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    const std::uint64_t at = i * layout::kMarkStride + layout::kMarkOffset;
+    layout::BaseMark mark{};
+    (void)must(files.read(base, &mark, sizeof(mark), at));
+    if (mark.magic != layout::kMarkMagic || mark.crc != layout::mark_crc(mark)) continue;
+    std::memset(mark.live.boot_id, 0x55, sizeof(mark.live.boot_id));
+    mark.live.inode = info.st_ino;
+    mark.crc = layout::mark_crc(mark);
+    must(files.write(base, &mark, sizeof(mark), at));
+  }
+  must(files.sync(base));
+}
+
+MapOptions map_options() {
+  return {.engine = chosen_engine().engine, .phast = {.partition_bits = 0}};
+}
+
+class Power {
+ public:
+  Power() {
+    TempPath path;
+    {
+      Pool pool = must(Pool::open(path, {.durability = Durability::process, .max_size = 4_MiB}));
+      must(pool.close());
+    }
+    empty_ = read_bytes(path);
+  }
+
+  // What the process does. Every call of the disk may be the last before the power fails.
+  void work(SimFileSystem& files) {
+    const Place place;
+    Named named(files, place.path());
+    const auto base = must(files.open("pool", FileSystem::Open::fresh));
+    must(files.write(base, empty_.data(), empty_.size(), 0));
+    must(files.sync(base));
+    must(files.sync_folder("."));
+    cuts_.assign(1, {});
+    durable_ = 0;
+    created_ = true;
+    for (int process = 0; process < 2; ++process) {
+      Pool pool = must(PoolImpl::open_in(named, place.path(), options()));
+      auto map = must(pool.map<std::uint64_t, std::string_view>("map", map_options()));
+      Content content = cuts_.back();
+      for (std::uint64_t step = 0; step < kSteps; ++step) {
+        change(map, content, process * kSteps + step);
+        if (step % 40 == 39 || step < 2) cut(pool, content);
+      }
+      cuts_.push_back(content);
+      must(pool.close());
+      durable_ = cuts_.size() - 1;
+    }
+  }
+
+  // Returns what is wrong with the image. While it recovers and goes on, the power may fail again.
+  std::string judge(SimFileSystem& image) {
+    if (!created_) return {};
+    const std::vector<Content> cuts = cuts_;
+    const std::size_t durable = durable_;
+    ++depth_;
+    std::string wrong = go_on(image);
+    --depth_;
+    cuts_ = cuts;
+    durable_ = durable;
+    return wrong;
+  }
+
+ private:
+  static constexpr std::uint64_t kSteps = 160;
+  static constexpr std::uint64_t kLater = 500, kEnd = 530;  // steps after a recovery
+
+  std::string go_on(SimFileSystem& image) {
+    const Place place;
+    restart_machine(image, place.path());
+    Named named(image, place.path());
+    Content content;
+    {
+      auto pool = PoolImpl::open_in(named, place.path(), options());
+      if (!pool) return "does not open: " + describe(pool.error());
+      auto map = must(pool->map<std::uint64_t, std::string_view>("map", map_options()));
+      content = content_of(map);
+      if (std::string wrong = is_a_cut(content); !wrong.empty()) return wrong;
+      const CheckReport report = must(pool->check({.deep = true}));
+      if (!report.ok()) return std::string(report.first());
+      for (std::uint64_t step = kLater; step < kLater + 20; ++step) change(map, content, step);
+      cut(*pool, content);
+      for (std::uint64_t step = kLater + 20; step < kEnd; ++step) change(map, content, step);
+      cuts_.push_back(content);
+      must(pool->close());
+      durable_ = cuts_.size() - 1;
+    }
+    Pool pool = must(PoolImpl::open_in(named, place.path(), options()));
+    auto map = must(pool.map<std::uint64_t, std::string_view>("map", map_options()));
+    return content_of(map) == content ? "" : "after a close it is another pool";
+  }
+
+  static void change(Content& content, std::uint64_t step) {
+    const std::uint64_t key = mix(step) % 90;
+    if (step % 4 == 3) {
+      content.erase(key);
+    } else {
+      content[key] = std::to_string(step) + std::string(mix(step) % 300, 'v');
+    }
+  }
+  template <class M>
+  static void change(M& map, Content& content, std::uint64_t step) {
+    const std::uint64_t key = mix(step) % 90;
+    change(content, step);
+    if (content.contains(key)) {
+      must(map.put(key, content[key]));
+    } else {
+      (void)must(map.erase(key));
+    }
+  }
+  void cut(Pool& pool, const Content& content) {
+    cuts_.push_back(content);
+    must(pool.sync());
+    durable_ = cuts_.size() - 1;
+  }
+  template <class M>
+  static Content content_of(M& map) {
+    Content content;
+    for (std::uint64_t key = 0; key < 90; ++key) {
+      if (auto value = must(map.get(key))) content[key] = *value;
+    }
+    return content;
+  }
+  std::string is_a_cut(const Content& content) const {
+    for (std::size_t i = durable_; i < cuts_.size(); ++i) {
+      if (cuts_[i] == content) return {};
+      // The power failed at the end of a recovery, which had gone on.
+      Content later = cuts_[i];
+      for (std::uint64_t step = kLater; depth_ == 1 && step < kEnd; ++step) change(later, step);
+      if (later == content) return {};
+    }
+    for (std::size_t i = 0; i < durable_; ++i) {
+      if (cuts_[i] == content) {
+        return "cut " + std::to_string(i) + ", but " + std::to_string(durable_) + " was durable";
+      }
+    }
+    return "is no cut: " + std::to_string(content.size()) + " entries";
+  }
+
+  std::string empty_;
+  std::vector<Content> cuts_;
+  std::size_t durable_ = 0;  // the last in cuts_ that is
+  bool created_ = false;
+  unsigned depth_ = 0;  // of failures during a recovery
+};
+
+TEST(Power, ThePoolIsAsAtACut) {
+  Power power;
+  const bool twice = chosen_engine().engine == Engine::phast || at_length();
+  const DiskExploration exploration{
+      .all_below = 8,
+      .random = static_cast<std::uint32_t>(scaled(40, 2, 1)),
+      .alone = static_cast<std::uint32_t>(scaled(20, 1, 1)),
+      .second_failure = twice ? static_cast<std::uint32_t>(scaled(40, 300, 300)) : 0,
+      .replay = disk::replayed()};
+  const DiskReport report = disk::explore_disk(
+      exploration, [&](SimFileSystem& files) { power.work(files); },
+      [&](SimFileSystem& image) { return power.judge(image); });
+  EXPECT_EQ(report.failures, 0U) << report.first_failure;
+  if (!disk::replayed().empty()) return;
+  EXPECT_GT(report.images, scaled(300, 150));
+  std::printf("%llu points, %llu images, %llu of them of a second failure\n",
+              static_cast<unsigned long long>(report.points),
+              static_cast<unsigned long long>(report.images),
+              static_cast<unsigned long long>(report.second_images));
+}
+
+}  // namespace
+}  // namespace perdure::test

@@ -1,0 +1,178 @@
+// The stream of cuts of a pool: numbers, failures, and what a kill between two steps would leave.
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "cut/cut_stream.h"
+#include "platform/real_platform.h"
+#include "testing/cut/sparse_storage.h"
+#include "testing/disk/sim_files.h"
+#include "tests/support/support.h"
+
+namespace perdure::test {
+namespace {
+
+using disk::SimFileSystem;
+using testing::SparseStorage;
+using Dirty = DirtyLog<RealPlatform>;
+
+constexpr std::uint64_t kBytes = 1 << 20;
+constexpr std::uint64_t kHour = 3'600'000'000'000;
+
+class Stream : public ::testing::Test, protected CutWatch {
+ protected:
+  Stream() {
+    must(pool_.allocate(0, kBytes));
+    must(dirty_.create());
+    must(dirty_.cover(kBytes));
+    if (!tracker_.make()) throw std::bad_alloc();
+    platform_.track_stores(tracker_);
+    const auto base = must(files_.open("base", FileSystem::Open::fresh));
+    must(files_.allocate(base, 0, kBytes));
+    must(files_.sync(base));
+    log_.emplace(files_, base, "log", ".", LogShape{.segment_bytes = 4 << 20});
+    must(log_->read_marks());
+    const std::uint8_t id[16] = {7};
+    must(log_->begin(id));
+  }
+  void TearDown() override { stream_.reset(); }  // while the watch is whole
+  void begin(const CutShape& shape = {.interval_ns = kHour}) {
+    stream_.emplace(platform_, tracker_, *log_, pool_, static_cast<CutWatch&>(*this), shape);
+  }
+  void store(std::uint64_t line, std::uint64_t value) {
+    platform_.store(*reinterpret_cast<std::uint64_t*>(pool_.base() + line * kLine), value);
+  }
+  // What the next process would find if this one was killed now.
+  std::set<std::uint64_t> left_by_a_kill() {
+    Dirty next(dirty_file_, kBytes);
+    must(next.inherit());
+    std::set<std::uint64_t> lines;
+    std::vector<std::uint64_t> some(Dirty::kLeast);
+    for (bool ended = false; !ended;) {
+      const std::uint64_t n = next.take(some, ended);
+      lines.insert(some.begin(), some.begin() + static_cast<std::ptrdiff_t>(n));
+    }
+    return lines;
+  }
+
+  void on_durable(EpochId id) noexcept override {
+    durable_ = id;
+    if (at_durable_) at_durable_();
+  }
+  void brake(bool on) noexcept override { braked_ = on; }
+
+  SparseStorage pool_{kBytes};
+  SparseStorage dirty_file_{Dirty::bytes_for(kBytes)};
+  Dirty dirty_{dirty_file_, kBytes};
+  RealPlatform platform_;
+  StoreTracker<RealPlatform> tracker_{pool_.base(), dirty_};
+  SimFileSystem files_;
+  std::optional<EpochLog<RealPlatform>> log_;
+  EpochId durable_;
+  std::atomic<bool> braked_{false};
+  std::function<void()> at_durable_;
+  std::optional<CutStream<RealPlatform>> stream_;  // its thread uses the others
+};
+
+// stream.T3: after a kill at that moment the next process goes on after this epoch, or the one
+// before; so the lines have to be dirty still.
+TEST_F(Stream, LinesAreDirtyUntilTheirEpochIsKnownToBeDurable) {
+  begin();
+  store(5, 1);
+  store(700, 2);
+  std::set<std::uint64_t> left;
+  at_durable_ = [&] { left = left_by_a_kill(); };
+  must(stream_->sync());
+  EXPECT_EQ(left, (std::set<std::uint64_t>{5, 700}));
+  EXPECT_EQ(durable_.epoch, 1U);
+}
+
+TEST_F(Stream, NumbersAreThoseOfCuts) {
+  begin();
+  EXPECT_EQ(stream_->next(), 1U);
+  EXPECT_EQ(stream_->wait(2), StatusCode::invalid_argument);
+  store(1, 1);
+  must(stream_->wait(1));
+  EXPECT_EQ(stream_->reached(), 1U);
+  must(stream_->wait(1));  // makes no other one
+  EXPECT_EQ(stream_->reached(), 1U);
+  const std::uint64_t written = log_->written();
+  must(stream_->sync());  // with nothing to write
+  EXPECT_EQ(stream_->reached(), 2U);
+  EXPECT_EQ(log_->written(), written);
+  EXPECT_FALSE(braked_);
+}
+
+TEST_F(Stream, AfterAFailureNothingIsReachedBeforeANewCutIsDurable) {
+  begin();
+  store(1, 1);
+  must(stream_->sync());
+  store(2, 2);
+  files_.fail_call(1);
+  EXPECT_EQ(stream_->sync(), StatusCode::io);
+  EXPECT_TRUE(braked_);
+  EXPECT_EQ(stream_->refusal(), StatusCode::io);
+  EXPECT_EQ(stream_->sync(), StatusCode::io);
+  EXPECT_NE(stream_->figures().failed_unix_ns, 0U);
+  files_.fail_call(1);
+  EXPECT_EQ(stream_->resume(), StatusCode::io);
+  EXPECT_TRUE(braked_) << "as long as no cut is durable";
+  EXPECT_EQ(stream_->reached(), 1U);
+  must(stream_->resume());
+  EXPECT_FALSE(braked_);
+  EXPECT_TRUE(stream_->refusal().ok());
+  EXPECT_EQ(stream_->figures().failed_unix_ns, 0U);
+  LogReader<RealPlatform> reader(files_, "log");
+  must(reader.scan(log_->marks().mark()));
+  std::set<std::uint64_t> lines;
+  must(reader.replay([&](std::uint64_t line, const LineWords&) { lines.insert(line); }));
+  EXPECT_EQ(lines, (std::set<std::uint64_t>{1, 2}));
+}
+
+TEST_F(Stream, WithoutAThreadACutIsMadeWhenItIsDue) {
+  begin({.interval_ns = 1'000'000});
+  store(1, 1);
+  for (int i = 0; i < 100 && !stream_->run_due(); ++i) ::usleep(100);
+  EXPECT_EQ(stream_->reached(), 1U);
+  ::usleep(2000);
+  EXPECT_FALSE(stream_->run_due()) << "nothing has changed";
+  EXPECT_EQ(log_->durable().epoch, 2U) << "the last one is confirmed";
+}
+
+TEST_F(Stream, WhatAProcessBeforeHasLeftIsBehind) {
+  begin({.interval_ns = kHour, .behind = true});
+  EXPECT_GT(stream_->lag_ns(), std::uint64_t{1'000'000'000}) << "nothing is known of it";
+  store(1, 1);
+  ASSERT_TRUE(stream_->start());
+  for (int i = 0; i < 5000 && stream_->reached() == 0; ++i) ::usleep(1000);
+  EXPECT_EQ(stream_->reached(), 1U) << "at once";
+  EXPECT_LT(stream_->lag_ns(), std::uint64_t{60'000'000'000});
+}
+
+TEST_F(Stream, ThreadsShareCuts) {
+  begin();
+  ASSERT_TRUE(stream_->start());
+  std::vector<std::thread> threads;
+  for (std::uint64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::uint64_t i = 0; i < 50; ++i) {
+        store(t * 1000 + i, i + 1);
+        must(stream_->sync());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  stream_->stop();
+  EXPECT_LE(stream_->reached(), 201U);
+  LogReader<RealPlatform> reader(files_, "log");
+  must(reader.scan(log_->marks().mark()));
+  std::set<std::uint64_t> lines;
+  must(reader.replay([&](std::uint64_t line, const LineWords&) { lines.insert(line); }));
+  EXPECT_EQ(lines.size(), 200U);
+}
+
+}  // namespace
+}  // namespace perdure::test

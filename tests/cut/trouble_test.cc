@@ -1,0 +1,227 @@
+// Pools with durability `buffered` on a disk that is slow, or on which a call fails. Each engine.
+#include <atomic>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "pool/pool_impl.h"
+#include "tests/support/inject.h"
+#include "tests/support/small_pool.h"
+#include "tests/support/support.h"
+
+namespace perdure::test {
+namespace {
+
+namespace fs = std::filesystem;
+using detail::PoolImpl;
+
+// Real files. The n-th call that changes something fails, and all later ones of this process too
+// (as if it was killed), or only this one.
+class Disk final : public FileSystem {
+ public:
+  void fail_at(std::uint64_t n, bool for_good) {
+    failing_ = n;
+    for_good_ = for_good;
+    calls_ = 0;
+  }
+  void be_slow(std::uint32_t us) { us_ = us; }
+  std::uint64_t calls() const { return calls_; }
+  bool has_failed() const { return failing_ != 0 && calls_ >= failing_; }
+
+  Expected<File> open(std::string_view path, Open how) noexcept override {
+    if (how == Open::fresh && fails()) return fail(error());
+    return files_.open(path, how);
+  }
+  void close(File file) noexcept override { files_.close(file); }
+  Expected<std::size_t> read(File file, void* to, std::size_t n,
+                             std::uint64_t at) noexcept override {
+    return files_.read(file, to, n, at);
+  }
+  Status write(File file, const void* bytes, std::size_t n, std::uint64_t at) noexcept override {
+    return fails() ? error() : files_.write(file, bytes, n, at);
+  }
+  Status allocate(File file, std::uint64_t at, std::uint64_t n) noexcept override {
+    return fails() ? error() : files_.allocate(file, at, n);
+  }
+  Status sync(File file) noexcept override {
+    if (us_ != 0) ::usleep(us_);
+    return fails() ? error() : files_.sync(file);
+  }
+  Expected<std::uint64_t> size(File file) noexcept override { return files_.size(file); }
+  Status rename(std::string_view from, std::string_view to) noexcept override {
+    return fails() ? error() : files_.rename(from, to);
+  }
+  Status remove(std::string_view path) noexcept override {
+    return fails() ? error() : files_.remove(path);
+  }
+  Status make_folder(std::string_view path) noexcept override {
+    return fails() ? error() : files_.make_folder(path);
+  }
+  Status remove_folder(std::string_view path) noexcept override {
+    return fails() ? error() : files_.remove_folder(path);
+  }
+  Status sync_folder(std::string_view path) noexcept override {
+    return fails() ? error() : files_.sync_folder(path);
+  }
+  Status list(std::string_view path, FunctionRef<void(std::string_view)> visit) noexcept override {
+    return files_.list(path, visit);
+  }
+
+ private:
+  bool fails() noexcept {
+    const std::uint64_t call = ++calls_;
+    return failing_ != 0 && (for_good_ ? call >= failing_ : call == failing_);
+  }
+  static Status error() { return Status::format(StatusCode::io, "planted"); }
+
+  RealFileSystem files_;
+  std::atomic<std::uint64_t> calls_{0};
+  std::uint64_t failing_ = 0;
+  bool for_good_ = false;
+  std::atomic<std::uint32_t> us_{0};
+};
+
+class Trouble : public ::testing::Test {
+ protected:
+  Trouble() { fs::create_directory(folder_); }
+  ~Trouble() override {
+    std::error_code ignored;
+    fs::remove_all(folder_, ignored);
+  }
+  static PoolOptions options(std::uint32_t interval_ms = 3'600'000) {
+    return {.durability = Durability::buffered,
+            .buffered = {.interval_ms = interval_ms},
+            .max_size = 4_MiB,
+            .recovery_threads = 1,
+            .background_threads = interval_ms == 3'600'000 ? 0U : 1U};
+  }
+  static Map<std::uint64_t, std::uint64_t> later(Pool& pool) {
+    return must(pool.map<std::uint64_t, std::uint64_t>("later", small_map()));
+  }
+
+  const std::string folder_ = on_disk("-trouble");
+  const std::string path_ = folder_ + "/pool";
+  Disk disk_;
+};
+
+// Writers wait, and go on when there is nothing left to write, too.
+TEST_F(Trouble, ASlowDiskSlowsMutationsDown) {
+  Pool pool = must(PoolImpl::open_in(disk_, path_, options(2)));
+  auto map = later(pool);
+  disk_.be_slow(20'000);
+  std::vector<std::thread> threads;
+  std::atomic<std::uint64_t> most{0};
+  for (std::uint64_t t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::uint64_t i = 0; i < scaled(600, 100); ++i) {
+        must(map.put(t << 32 | i % 50, i));
+        const std::uint64_t lag = must(pool.stats()).lag_ns;
+        if (lag > most.load()) most.store(lag);
+        if (i % 20 == 0) ::usleep(1000);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  disk_.be_slow(0);
+  must(pool.sync());
+  EXPECT_GT(must(pool.stats()).cuts, 1U);
+  must(pool.close());
+}
+
+TEST_F(Trouble, WithServeMutationsGoOnAfterAFailure) {
+  PoolOptions serving = options(2);
+  serving.buffered.on_log_failure = OnLogFailure::serve;
+  Pool pool = must(PoolImpl::open_in(disk_, path_, serving));
+  auto map = later(pool);
+  disk_.be_slow(20'000);
+  disk_.fail_at(1, true);
+  EXPECT_EQ(pool.sync().code(), StatusCode::io);
+  for (std::uint64_t i = 0; i < 1000; ++i) must(map.put(i, i));
+  disk_.be_slow(0);
+  disk_.fail_at(0, false);
+  must(pool.resume_log());
+  must(pool.close());
+  Pool again = must(Pool::open(path_, {}));
+  for (std::uint64_t i = 0; i < 1000; ++i) ASSERT_EQ(must(later(again).get(i)), std::optional(i));
+}
+
+// The pool is created, used, and closed. A call fails, once or from there on; then a second process
+// goes on, whose calls may fail as well; a third one must find everything that was acknowledged.
+TEST_F(Trouble, AnyCallMayFail) {
+  std::uint64_t failed = 0;
+  std::uint64_t calls = 0;
+  const auto use = [&](std::uint64_t failing, bool for_good, std::uint64_t value) {
+    disk_.fail_at(failing, for_good);
+    std::uint64_t stored = 0;
+    if (auto pool = PoolImpl::open_in(disk_, path_, options())) {
+      auto map = pool->map<std::uint64_t, std::uint64_t>("later", small_map());
+      if (map && map->put(1, value).ok()) stored = value;
+      (void)pool->sync();
+      if (map && map->put(1, value + 1).ok()) stored = value + 1;
+      (void)pool->close();
+    }
+    calls = disk_.calls();
+    failed += disk_.has_failed() ? 1 : 0;
+    disk_.fail_at(0, false);
+    return stored;
+  };
+  EXPECT_EQ(use(0, false, 1), 2U);
+  const std::uint64_t most = calls;
+  std::uint64_t last = 2;
+  for (std::uint64_t k = 1; k <= most + 20; k += scaled(1, 3, 9)) {
+    for (const bool for_good : {false, true}) {
+      SCOPED_TRACE("call " + std::to_string(k) + (for_good ? " and all after it" : ""));
+      for (const std::uint64_t second : {std::uint64_t{0}, k / 2 + 3}) {
+        if (const std::uint64_t stored = use(k, for_good, 10 * k)) last = stored;
+        if (second != 0) {
+          if (const std::uint64_t stored = use(second, true, 10 * k + 5)) last = stored;
+        }
+        auto pool = Pool::open(path_, {.mode = OpenMode::existing});
+        ASSERT_TRUE(pool.has_value()) << describe(pool.error());
+        ASSERT_EQ(must(later(*pool).get(1)), std::optional(last));
+        expect_sound(*pool);
+        must(pool->close());
+      }
+    }
+  }
+  EXPECT_GT(failed, 30U);
+}
+
+// A copy of an open pool is not trusted. If the open that accepts it is interrupted, the next one
+// does not trust it either.
+TEST_F(Trouble, AnInterruptedAcceptAcceptsNothing) {
+  {
+    Pool pool = must(Pool::open(folder_ + "/other", small_pool()));
+    fill_pool(pool);
+    fs::copy_file(folder_ + "/other", path_);
+    must(pool.close());
+  }
+  PoolOptions accept = options();
+  accept.accept_untrusted = true;
+  bool refused = false;
+  for (std::uint64_t k = 1; k < 60; ++k) {
+    disk_.fail_at(k, true);
+    auto pool = PoolImpl::open_in(disk_, path_, accept);
+    const bool opened = pool.has_value();
+    if (opened) must(std::move(pool)).close().ok();
+    disk_.fail_at(0, false);
+    layout::BaseMark mark;
+    std::memcpy(&mark, read_bytes(path_).data() + layout::kMarkOffset, sizeof(mark));
+    const bool begun = mark.state == layout::BaseState::open && mark.live.unverified == 1;
+    auto plain = Pool::open(path_, {.mode = OpenMode::existing});
+    if (plain) {  // the last call has failed: that of the mark which says that the check passed
+      EXPECT_TRUE(refused);
+      EXPECT_EQ(wrong_content(*plain), "");
+      break;
+    }
+    ASSERT_FALSE(opened) << "call " << k;
+    refused = refused || (begun && plain.error() == StatusCode::untrusted);
+  }
+  EXPECT_TRUE(refused);
+  Pool pool = must(Pool::open(path_, accept));
+  EXPECT_EQ(wrong_content(pool), "");
+}
+
+}  // namespace
+}  // namespace perdure::test
