@@ -50,7 +50,6 @@ struct CutShape {
 
 struct CutFigures {
   std::uint64_t cuts = 0;     // that were made durable
-  std::uint64_t lines = 0;    // that were copied
   std::uint64_t shut_ns = 0;  // the longest time that the gate was shut
   std::uint64_t log_bytes = 0;
   std::uint64_t log_written_bytes = 0;
@@ -248,7 +247,6 @@ Status CutStream<P>::attempt(bool resumes) noexcept {
   {
     LatchGuard figures(figures_latch_);
     figures_.cuts += s.ok() ? 1 : 0;
-    figures_.lines += report.lines;
     figures_.log_bytes = log_.bytes();
     figures_.log_written_bytes = log_.written();
     figures_.shut_ns = std::max(figures_.shut_ns, report.shut_ns);

@@ -118,8 +118,6 @@ class EpochLog {
   Status confirm(std::uint64_t unix_ns) noexcept;
   // Nothing waits for the next commit().
   bool empty() const noexcept { return !owes_ && part_ == 0 && count_ == 0; }
-  // Whether the next commit() is needed although add() was not called.
-  bool owes() const noexcept { return owes_; }
   // The last epoch that counts. It may be one for which commit() returned an error.
   EpochId durable() const noexcept { return durable_; }
   const Status& failure() const noexcept { return failure_; }

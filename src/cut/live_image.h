@@ -21,7 +21,6 @@
 #include <type_traits>
 
 #include "cut/log_format.h"
-#include "perdure/function_ref.h"
 #include "platform/dirty_log.h"
 #include "platform/file_storage.h"
 #include "platform/real_platform.h"

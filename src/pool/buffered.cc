@@ -56,6 +56,18 @@ Status is_a_copy() noexcept {
       "(perdure check FILE --accept)");
 }
 
+// Removes the image of `old` at `path`, which is not needed any more, or what was not finished of
+// it; unless the next one lies there: make_way() decides about that.
+void remove_elsewhere(std::string_view path, const layout::LivePlace& old,
+                      std::string_view next) noexcept {
+  if (path == next) return;
+  layout::LiveHead head;
+  const Status found = LiveImage::read_head(path, head);
+  const bool own = found.ok() && same(head.live_id, old.live_id);
+  const bool unfinished = found == StatusCode::not_found && old.memory_directory[0] != '\0';
+  if (own || unfinished) remove_live(path);
+}
+
 // Segments of small pools are small.
 LogShape shape_for(std::uint64_t max_bytes) noexcept {
   LogShape shape;
@@ -184,20 +196,13 @@ Status Buffered::make_live(const layout::BaseMark& mark, const Opening& opening,
   return s.ok() ? Status() : of_part("live image", path.c_str(), s);
 }
 
-// Removes the live image that the mark of a closed base names, if it lies elsewhere than the next
-// one. In a folder of its own its name is found in the mark only, so that one is written first.
+// Of a closed base. The name of an image in a folder of its own is in the mark only, so the mark is
+// written first.
 Status Buffered::clear_old(const layout::BaseMark& next) noexcept {
   PathText before, now;
-  layout::LiveHead head;
   if (Status s = LiveImage::path_of(mark(), path_.c_str(), before); !s.ok()) return s;
   if (Status s = LiveImage::path_of(next, path_.c_str(), now); !s.ok()) return s;
-  if (std::string_view(before.c_str()) != now.c_str()) {
-    Status found = LiveImage::read_head(before.c_str(), head);
-    const bool own = found.ok() && same(head.live_id, mark().live.live_id);
-    if (own || (found == StatusCode::not_found && mark().live.memory_directory[0] != '\0')) {
-      remove_live(before.c_str());
-    }
-  }
+  remove_elsewhere(before.c_str(), mark().live, now.c_str());
   const bool announces = next.live.memory_directory[0] != '\0';
   return announces ? epochs_log_->set_live(next.live) : Status();
 }
@@ -326,12 +331,7 @@ Status Buffered::restore(const Opening& opening) noexcept {
   const EpochId folded{.epoch = mark().folded, .seal = mark().folded_seal};
   if (s = epochs_log_->go_on(reader, folded, &next.live); !s.ok()) return s;
   live_.set_used();
-  // It may lie in another folder than the new one.
-  layout::LiveHead head;
-  if (other_boot && std::string_view(before.c_str()) != now.c_str() &&
-      LiveImage::read_head(before.c_str(), head).ok() && same(head.live_id, old.live_id)) {
-    remove_live(before.c_str());
-  }
+  if (other_boot) remove_elsewhere(before.c_str(), old, now.c_str());
   log_.say(other_boot ? LogLevel::info : LogLevel::warning,
            "restored from its log in %.1f ms: cut %llu, %llu lines%s",
            milliseconds(RealPlatform::now_ns() - began),

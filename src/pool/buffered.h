@@ -78,7 +78,6 @@ class Buffered final : private CutWatch, private Brake {
   void start() noexcept;
   CutStream<RealPlatform>& stream() noexcept { return *stream_; }
   const CutStream<RealPlatform>& stream() const noexcept { return *stream_; }
-  const EpochLog<RealPlatform>& log() const noexcept { return *epochs_log_; }
   LiveImage& live() noexcept { return live_; }
   // Errors: invalid_argument (the path is too long).
   Status live_path(PathText& path) const noexcept {
