@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
-#include "cut/live_image.h"
 #include "pool/pool_impl.h"
 #include "tests/support/inject.h"
+#include "tests/support/other_boot.h"
 #include "tests/support/small_pool.h"
 #include "tests/support/support.h"
 
@@ -55,19 +55,16 @@ class Buffered : public ::testing::Test {
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
   }
-  // From now on the marks say that the pool was open in another boot, as after a power failure.
-  void machine_restarts(const std::string& name = "pool") const {
-    std::string bytes = read_bytes(path(name));
-    for (std::uint64_t i = 0; i < 2; ++i) {
-      layout::BaseMark mark;
-      char* at = bytes.data() + i * layout::kMarkStride + layout::kMarkOffset;
-      std::memcpy(&mark, at, sizeof(mark));
-      if (mark.magic != layout::kMarkMagic) continue;
-      std::memset(mark.live.boot_id, 0x55, sizeof(mark.live.boot_id));
-      mark.crc = layout::mark_crc(mark);
-      std::memcpy(at, &mark, sizeof(mark));
-    }
-    write_bytes(path(name), bytes);
+  void machine_restarts(const std::string& name = "pool") const { restart_machine(path(name)); }
+  // The last put is in no durable cut.
+  void kill_after_a_sync() {
+    in_killed_process(
+        [&](Pool& pool) {
+          fill_pool(pool);
+          must(pool.sync());
+          must(later(pool).put(1, 1));
+        },
+        buffered(3'600'000));
   }
   static Map<std::uint64_t, std::uint64_t> later(Pool& pool) {
     return must(pool.map<std::uint64_t, std::uint64_t>("later", small_map()));
@@ -254,13 +251,7 @@ TEST_F(Buffered, AReaderSeesThePoolInUse) {
 // --- files that are not where they were --------------------------------------------------------
 
 TEST_F(Buffered, WithoutItsLiveImageItIsRefused) {
-  in_killed_process(
-      [&](Pool& pool) {
-        fill_pool(pool);
-        must(pool.sync());
-        must(later(pool).put(1, 1));
-      },
-      buffered(3'600'000));
+  kill_after_a_sync();
   fs::rename(path("pool-live"), path("away"));
   const std::string before = read_bytes(path());
   EXPECT_EQ(refused(), StatusCode::live_missing);
@@ -276,13 +267,7 @@ TEST_F(Buffered, WithoutItsLiveImageItIsRefused) {
 }
 
 TEST_F(Buffered, TheLossOfTheLiveImageCanBeAccepted) {
-  in_killed_process(
-      [&](Pool& pool) {
-        fill_pool(pool);
-        must(pool.sync());
-        must(later(pool).put(1, 1));
-      },
-      buffered(3'600'000));
+  kill_after_a_sync();
   fs::remove(path("pool-live"));
   EXPECT_EQ(refused(), StatusCode::live_missing);
   PoolOptions accept = as_it_was();

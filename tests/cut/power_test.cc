@@ -11,6 +11,7 @@
 #include "pool/pool_impl.h"
 #include "testing/disk/disk_explorer.h"
 #include "tests/support/engines.h"
+#include "tests/support/other_boot.h"
 #include "tests/support/support.h"
 
 namespace perdure::test {
@@ -98,8 +99,7 @@ void restart_machine(SimFileSystem& files, const std::string& path) {
     const std::uint64_t at = i * layout::kMarkStride + layout::kMarkOffset;
     layout::BaseMark mark{};
     (void)must(files.read(base, &mark, sizeof(mark), at));
-    if (mark.magic != layout::kMarkMagic || mark.crc != layout::mark_crc(mark)) continue;
-    std::memset(mark.live.boot_id, 0x55, sizeof(mark.live.boot_id));
+    if (!put_into_other_boot(mark)) continue;
     mark.live.inode = info.st_ino;
     mark.crc = layout::mark_crc(mark);
     must(files.write(base, &mark, sizeof(mark), at));
@@ -113,26 +113,35 @@ MapOptions map_options() {
 
 class Power {
  public:
-  Power() {
-    TempPath path;
+  // `before`: in which mode the base was open the last time. It keeps its marks, or has none.
+  explicit Power(Durability before = Durability::buffered, bool marked = true) {
+    const std::string path = on_disk("-power");
+    PoolOptions first = options();
+    first.durability = before;
     {
-      Pool pool = must(Pool::open(path, {.durability = Durability::process, .max_size = 4_MiB}));
+      Pool pool = must(Pool::open(path, first));
+      must(pool.map<std::uint64_t, std::string_view>("map", map_options()));
       must(pool.close());
     }
     empty_ = read_bytes(path);
+    ::unlink(path.c_str());
+    for (std::uint64_t i = 0; i < 2 && !marked; ++i) {
+      std::memset(empty_.data() + i * layout::kMarkStride + layout::kMarkOffset, 0,
+                  sizeof(layout::BaseMark));
+    }
   }
 
+  const std::string& empty() const { return empty_; }  // the base that work() begins with
   // What the process does. Every call of the disk may be the last before the power fails.
   void work(SimFileSystem& files) {
     const Place place;
     Named named(files, place.path());
     const auto base = must(files.open("pool", FileSystem::Open::fresh));
+    // As a copy that was just made: its content is in the page cache only.
     must(files.write(base, empty_.data(), empty_.size(), 0));
-    must(files.sync(base));
     must(files.sync_folder("."));
     cuts_.assign(1, {});
     durable_ = 0;
-    created_ = true;
     for (int process = 0; process < 2; ++process) {
       Pool pool = must(PoolImpl::open_in(named, place.path(), options()));
       auto map = must(pool.map<std::uint64_t, std::string_view>("map", map_options()));
@@ -149,7 +158,7 @@ class Power {
 
   // Returns what is wrong with the image. While it recovers and goes on, the power may fail again.
   std::string judge(SimFileSystem& image) {
-    if (!created_) return {};
+    if (!has_begun(image)) return {};
     const std::vector<Content> cuts = cuts_;
     const std::size_t durable = durable_;
     ++depth_;
@@ -163,6 +172,14 @@ class Power {
  private:
   static constexpr std::uint64_t kSteps = 160;
   static constexpr std::uint64_t kLater = 500, kEnd = 530;  // steps after a recovery
+
+  // Before that nothing is promised: the base need not have its content.
+  bool has_begun(SimFileSystem& image) {
+    auto base = image.open("pool", FileSystem::Open::existing);
+    BaseMarks<RealPlatform> marks(image, base ? *base : -1);
+    begun_ = begun_ || (base && marks.read().ok() && marks.mark().state == layout::BaseState::open);
+    return begun_;
+  }
 
   std::string go_on(SimFileSystem& image) {
     const Place place;
@@ -239,9 +256,41 @@ class Power {
   std::string empty_;
   std::vector<Content> cuts_;
   std::size_t durable_ = 0;  // the last in cuts_ that is
-  bool created_ = false;
-  unsigned depth_ = 0;  // of failures during a recovery
+  bool begun_ = false;       // a mark has been durable that says "open"
+  unsigned depth_ = 0;       // of failures during a recovery
 };
+
+// A copy that was just made is in the page cache only. It must be durable before a mark, which is
+// in one of its sectors, can say "open".
+void expect_durable_when_open(Durability before, bool marked) {
+  SimFileSystem files;
+  std::uint64_t looked = 0;
+  Power power(before, marked);
+  files.before_change([&] {
+    const auto base = files.open("pool", FileSystem::Open::existing);
+    BaseMarks<RealPlatform> marks(files, base ? *base : -1);
+    if (looked != 0 || !base || !marks.read().ok()) return;
+    if (marks.mark().state != layout::BaseState::open) return;
+    ++looked;
+    SimFileSystem durable =
+        files.after_power_failure(std::vector<std::uint32_t>(files.undecided().size(), 0));
+    std::string bytes(power.empty().size(), '\0');
+    const auto kept = must(durable.open("pool", FileSystem::Open::existing));
+    EXPECT_EQ(must(durable.read(kept, bytes.data(), bytes.size(), 0)), bytes.size());
+    // Headers and marks were written.
+    EXPECT_TRUE(bytes.substr(layout::kDirectoryOffset) ==
+                power.empty().substr(layout::kDirectoryOffset));
+  });
+  power.work(files);
+  EXPECT_EQ(looked, 1U);
+}
+TEST(Power, TheBaseIsDurableBeforeItsMarkSaysOpen) {
+  for (const Durability before : {Durability::buffered, Durability::process}) {
+    SCOPED_TRACE(durability_name(before));
+    expect_durable_when_open(before, true);
+    expect_durable_when_open(before, false);  // the first open in this mode did not come to a mark
+  }
+}
 
 TEST(Power, ThePoolIsAsAtACut) {
   Power power;

@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "cut/log_format.h"
 #include "tests/support/engines.h"
+#include "tests/support/other_boot.h"
 #include "tests/support/support.h"
 
 namespace perdure::test {
@@ -126,17 +126,7 @@ class Survive : public ::testing::Test {
     std::error_code ignored;
     fs::remove(path_ + "-live", ignored);
     fs::remove(path_ + "-live-dirty", ignored);
-    std::string bytes = read_bytes(path_);
-    for (std::uint64_t i = 0; i < 2; ++i) {
-      layout::BaseMark mark;
-      char* at = bytes.data() + i * layout::kMarkStride + layout::kMarkOffset;
-      std::memcpy(&mark, at, sizeof(mark));
-      if (mark.magic != layout::kMarkMagic) continue;
-      std::memset(mark.live.boot_id, 0x55, sizeof(mark.live.boot_id));
-      mark.crc = layout::mark_crc(mark);
-      std::memcpy(at, &mark, sizeof(mark));
-    }
-    write_bytes(path_, bytes);
+    restart_machine(path_);
   }
   void verify(bool power) {
     Pool pool = open();
