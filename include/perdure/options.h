@@ -91,6 +91,11 @@ struct BufferedOptions {
   std::uint32_t interval_ms = 100;
   OnLag on_lag = OnLag::throttle;
   OnLogFailure on_log_failure = OnLogFailure::refuse;
+  // Bound of the log, in bytes; at least 32 MiB. 0: 1 GiB, or a quarter of a larger pool. The log
+  // is folded into the pool's file in the background before it is as long. If the disk is too slow
+  // for that, mutations wait. A longer log makes folds rarer, and an open after a power failure
+  // slower.
+  std::uint64_t log_bytes = 0;
   // The folder of the live image, for instance "/dev/shm": then its changes do not go to the disk
   // as well. It must exist and keep its files until the machine goes down. "": beside the pool.
   // After a kill the live image is used where it is.

@@ -192,6 +192,12 @@ class Pool {
   // BufferedOptions::on_log_failure says otherwise, and sync() and wait_durable() return the error.
   // Does nothing if the log has not failed. Errors: those of wait_durable().
   Status resume_log();
+  // Brings the log of a `buffered` pool into the pool's file, and returns when everything that was
+  // acknowledged before the call is there. The pool does the same in the background before the log
+  // becomes too long (BufferedOptions::log_bytes); a shorter log makes the open after a power
+  // failure faster. Other operations go on. Writes each page of the pool that has changed since the
+  // fold before. Does nothing in other durabilities. Errors: those of wait_durable().
+  Status fold_log();
   // Shrinks hash tables that are too large (level, clevel) and returns free extents to the file
   // system. Returns the number of bytes by which the file takes less space there. Other operations
   // may run meanwhile; space that they give to the file is subtracted. It changes no entry, and a

@@ -14,7 +14,8 @@
 //   resume(). What has changed stays dirty.
 // PROGRESS  Writers wait for the gate (cut_gate.h). If the stream throttles, they also wait while a
 //   cut is under way and the last durable one is older than two intervals and what that one has
-//   taken (lets()).
+//   taken (lets()). They wait in any case while the log is at its bound, until a fold has made it
+//   shorter.
 // WITHOUT A THREAD  callers that wait make the cuts, and run_due() makes one if it is time.
 #pragma once
 
@@ -25,6 +26,7 @@
 
 #include "cut/cutter.h"
 #include "cut/epoch_log.h"
+#include "perdure/options.h"
 #include "platform/storage.h"
 #include "platform/timed_event.h"
 
@@ -36,6 +38,10 @@ class CutWatch {
   virtual void on_durable(EpochId id) noexcept = 0;
   // On: mutations ask lets() and failure() first.
   virtual void brake(bool on) noexcept = 0;
+  // The log is so long that it should be folded.
+  virtual void wants_fold() noexcept = 0;
+  // The log has no space on its disk. Returns whether there may be some now, after a fold.
+  virtual bool make_space() noexcept = 0;
 
  protected:
   ~CutWatch() = default;
@@ -44,8 +50,9 @@ class CutWatch {
 struct CutShape {
   std::uint64_t interval_ns = 100'000'000;
   bool throttles = true;
-  bool refuses = true;  // mutations, after a failure
-  bool behind = false;  // lines that a process before this one has changed may be in no cut
+  bool refuses = true;          // mutations, after a failure
+  bool behind = false;          // lines that a process before this one has changed may be in no cut
+  std::uint64_t log_bytes = 0;  // bound of the log; 0: 1 GiB, or a quarter of a larger pool
 };
 
 struct CutFigures {
@@ -53,6 +60,7 @@ struct CutFigures {
   std::uint64_t shut_ns = 0;  // the longest time that the gate was shut
   std::uint64_t log_bytes = 0;
   std::uint64_t log_written_bytes = 0;
+  std::uint64_t log_bound_bytes = 0;
   std::uint64_t failed_unix_ns = 0;
 };
 
@@ -110,9 +118,32 @@ class CutStream {
   // Without a thread: makes a cut if it is time. Returns whether it did.
   bool run_due() noexcept;
 
+  // --- a fold ---
+  // Calls f() while nothing else uses the log.
+  template <class F>
+  auto with_log(F&& f) noexcept {
+    users_.fetch_add(1, std::memory_order_relaxed);
+    LatchGuard guard(latch_);
+    users_.fetch_sub(1, std::memory_order_relaxed);
+    return f();
+  }
+  bool wants_fold() const noexcept {
+    return !failed() && used_.load(std::memory_order_relaxed) >= fold_at();
+  }
+  // A fold has ended.
+  void on_folded() noexcept;
+  // It has failed: as if a cut had.
+  void on_fold_failed(Status s) noexcept {
+    LatchGuard guard(latch_);
+    if (!failed()) (void)fail_with(std::move(s));
+    watch_.brake(!refusal().ok());
+  }
+
   // --- mutations ---
   bool lets() const noexcept {
-    return !shape_.throttles || failed() || !threaded_.load(std::memory_order_relaxed) ||
+    if (failed() || !threaded_.load(std::memory_order_relaxed)) return true;
+    if (full()) return false;
+    return !shape_.throttles ||
            lag_ns() <= 2 * shape_.interval_ns + slack_.load(std::memory_order_relaxed);
   }
   Status refusal() const noexcept { return shape_.refuses ? failure() : Status(); }
@@ -126,6 +157,7 @@ class CutStream {
   static constexpr std::uint64_t kMostNap = 64'000'000;  // of a pool that rests
   static constexpr std::uint64_t kMostSlack = 100'000'000;
   static constexpr std::uint64_t kAgain = 1'000'000;  // after a cut that did not succeed
+  static constexpr std::uint64_t kLeastFold = 16_MiB;
 
   struct Body {
     CutStream* stream;
@@ -143,6 +175,19 @@ class CutStream {
     P::unpark(done_);
   }
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+  std::uint64_t bound() const noexcept {
+    return shape_.log_bytes != 0 ? shape_.log_bytes : std::max(1_GiB, pool_.size() / 4);
+  }
+  // A fold writes at most the pool. So it pays once the log is as long, and needs time until the
+  // bound.
+  std::uint64_t fold_at() const noexcept {
+    return std::min(bound() / 4 * 3, std::max(pool_.size(), kLeastFold));
+  }
+  bool full() const noexcept { return used_.load(std::memory_order_relaxed) >= bound(); }
+  void see_log() noexcept {
+    used_.store(log_.used_bytes(), std::memory_order_relaxed);
+    if (wants_fold()) watch_.wants_fold();
+  }
 
   Cutter<P> cutter_;
   DirtyLog<P>& dirty_;
@@ -152,6 +197,7 @@ class CutStream {
   const CutShape shape_;
 
   typename P::Latch latch_;  // of a cut, with its write: one thread at a time
+  typename P::template Atomic<std::uint32_t> users_{0};  // of the log, that wait for the latch
   typename P::template Atomic<std::uint64_t> begun_{0};
   typename P::template Atomic<std::uint64_t> reached_{0};
   typename P::template Atomic<std::uint64_t> wanted_{0};
@@ -160,6 +206,7 @@ class CutStream {
   // What the last cut took: a disk whose writes take longer than an interval must not stop
   // mutations most of the time.
   typename P::template Atomic<std::uint64_t> slack_{0};
+  typename P::template Atomic<std::uint64_t> used_{0};  // bytes of the log that are needed
   typename P::template Atomic<std::uint32_t> done_{0};  // changes with reached_ and failed_
   typename P::template Atomic<bool> failed_{false};
   typename P::template Atomic<bool> stopped_{false};
@@ -223,6 +270,10 @@ Status CutStream<P>::attempt(bool resumes) noexcept {
     case CutStep::done:
       s = write(began);
       if (!s.ok()) cutter_.again();
+      if (s == StatusCode::pool_full && watch_.make_space()) {
+        log_.resume();
+        s = StatusCode::busy;
+      }
       break;
     case CutStep::busy:
       s = StatusCode::busy;
@@ -249,9 +300,11 @@ Status CutStream<P>::attempt(bool resumes) noexcept {
     figures_.cuts += s.ok() ? 1 : 0;
     figures_.log_bytes = log_.bytes();
     figures_.log_written_bytes = log_.written();
+    figures_.log_bound_bytes = bound();
     figures_.shut_ns = std::max(figures_.shut_ns, report.shut_ns);
   }
-  watch_.brake(!refusal().ok() || (s == StatusCode::busy && !lets()));
+  see_log();
+  watch_.brake(!refusal().ok() || full() || (s == StatusCode::busy && !lets()));
   tell();
   return s;
 }
@@ -305,6 +358,18 @@ void CutStream<P>::forget_failure() noexcept {
 }
 
 template <class P>
+void CutStream<P>::on_folded() noexcept {
+  LatchGuard guard(latch_);
+  see_log();
+  {
+    LatchGuard figures(figures_latch_);
+    figures_.log_bytes = log_.bytes();
+  }
+  watch_.brake(!refusal().ok() || full());
+  tell();
+}
+
+template <class P>
 bool CutStream<P>::run_due() noexcept {
   if (threaded_.load(std::memory_order_relaxed) || failed()) return false;
   if (P::now_ns() < due_.load(std::memory_order_relaxed) || rest()) return false;
@@ -326,8 +391,8 @@ bool CutStream<P>::rest() noexcept {
   } else {
     (void)fail_with(std::move(s));
   }
-  // Mutations may have waited since the last cut, and there is nothing left to wait for.
-  watch_.brake(!refusal().ok());
+  // Mutations may have waited since the last cut, and there is nothing left to wait for but a fold.
+  watch_.brake(!refusal().ok() || full());
   tell();
   return true;
 }
@@ -344,6 +409,8 @@ void CutStream<P>::run() noexcept {
     if (failed()) {
       due = now + kMostNap;  // the rings are emptied all the same
     } else if (asked || (now >= due && !rest())) {
+      // Otherwise this thread could have the latch again and again.
+      for (unsigned spins = 0; users_.load(std::memory_order_relaxed) != 0;) P::pause(spins++);
       if (attempt().ok() && asked) continue;
       due = due_.load(std::memory_order_relaxed);
     }

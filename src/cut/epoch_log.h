@@ -3,7 +3,7 @@
 //
 // WHAT  A base, which is the pool's file, and a folder beside it with segments. An epoch has the
 //   lines that have changed since the epoch before. The pool is the base with the epochs that
-//   count (log_reader.h). fold() brings the epochs into the base, and close() makes the base the
+//   count (log_reader.h). A fold brings the epochs into the base, and close() makes the base the
 //   pool again.
 // LAYOUT  log_format.h. The writer collects lines in memory and writes them as parts of the epoch.
 //   A line that comes again in the epoch is written again; the last one counts. So the owner can
@@ -16,8 +16,7 @@
 //       lines that have changed since the last one that counts.
 //   log.E4  An epoch is needed until the base has it, or an epoch that counts and is followed by
 //       another one replaces it. Until then its segments stay.
-//   log.E5  The base gets a line only if every epoch up to the one that is folded can be read and
-//       the mark says "folding".
+//   log.E5  pages() has every page with a line of an epoch after the last fold began.
 //   log.E6  A part fits into a segment, and a batch into the buffer.
 // OPERATIONS
 //   begin      of a base without a log, or a closed one: the folder, and "open" in the mark.
@@ -28,16 +27,17 @@
 //   add        in memory. make_room writes a part if the next batch would not fit.
 //   commit     the last part; sync of the segment: the persist point.
 //   confirm    an epoch without lines, so that the reader knows the one before to be durable.
-//   fold       reads the log; "folding"; pages of the base; sync; "folded".
-//   close      fold, "closed" in both marks; then segments and folder go.
+//   begin_fold, allow_fold, end_fold   what a fold (folding.h) needs of the log.
+//   close      after a fold: "closed" in both marks; then segments and folder go.
 // FAILURE  A write or sync of an epoch that failed is never tried again on the same bytes. Every
 //   call returns its error until resume() begins a new term in a new segment. A fold or a close
-//   that failed leaves the log as it is; the next one writes all pages again.
+//   that failed leaves the log as it is; the next fold writes all pages again.
 // RECOVERY  LogReader::scan() and replay(), then go_on().
 // Thread safety: one thread.
 #pragma once
 
 #include <algorithm>
+#include <atomic>  // memory orders
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -47,8 +47,8 @@
 
 #include "cut/base_mark.h"
 #include "cut/log_reader.h"
+#include "cut/page_set.h"
 #include "cut/segment_files.h"
-#include "perdure/function_ref.h"
 #include "platform/assert.h"
 
 namespace perdure {
@@ -61,9 +61,6 @@ struct LogShape {
 template <class P>
 class EpochLog {
  public:
-  // Copies the content of a page of the pool. An error ends the folding.
-  using PageContent = FunctionRef<Status(std::uint64_t page, std::byte* to)>;
-
   // `folder` of the log, in `parent`; both must stay valid.
   EpochLog(FileSystem& files, FileSystem::File base, std::string_view folder,
            std::string_view parent, LogShape shape = {}) noexcept
@@ -88,8 +85,7 @@ class EpochLog {
   // changed since then come again by add(). Errors: untrusted (the log has no such epoch), and
   // those of begin().
   // `live`: another live image than that of the mark, or null.
-  Status go_on(const LogReader<P>& read, EpochId after,
-               const layout::LivePlace* live = nullptr) noexcept;
+  Status go_on(LogReader<P>& read, EpochId after, const layout::LivePlace* live = nullptr) noexcept;
 
   // Before begin(). Errors: exists (the folder has segments of another log).
   Status verify_folder() noexcept { return segments_.verify_own(); }
@@ -121,20 +117,44 @@ class EpochLog {
   // The last epoch that counts. It may be one for which commit() returned an error.
   EpochId durable() const noexcept { return durable_; }
   const Status& failure() const noexcept { return failure_; }
-  // Bytes of all segments: fold() makes them fewer.
+  // Bytes of all segments, and of those that are needed until a fold has ended.
   std::uint64_t bytes() const noexcept { return segments_.bytes(); }
+  std::uint64_t used_bytes() const noexcept { return segments_.used_bytes(); }
   // Bytes of parts that were written.
   std::uint64_t written() const noexcept { return written_; }
   // After a failure. The next epoch must get all lines that changed since durable().
   void resume() noexcept;
 
-  // --- the base ---
-  // The content must be that of durable(), with which the last commit() said its size. Errors:
+  // --- a fold (folding.h) ---
+  struct FoldEnd {
+    EpochId epoch;
+    std::uint64_t pool_bytes = 0;
+    std::uint64_t failures = 0;  // of the log, before
+  };
+  // Moves pages() to the caller; `end`: what the base will have when it has all of them. Errors:
   // invalid_argument (lines were replayed or added, and no epoch that counts has them); pool_full
-  // (the base cannot grow; nothing was changed); untrusted (the log cannot be read); io.
-  Status fold(PageContent content) noexcept;
-  // The same, and then the base is the pool and there is no log.
-  Status close(PageContent content) noexcept;
+  // (the base cannot grow; nothing was changed); io.
+  Status begin_fold(PageSet& pages, FoldEnd& end) noexcept;
+  // From here on the base may have lines as of `epoch`, which is durable. What is durable was read
+  // back. Errors: busy (the log has failed since the fold began: cancel it), io.
+  Status allow_fold(const FoldEnd& end, EpochId epoch) noexcept;
+  // The base has all pages, durably. Errors: as above.
+  Status end_fold(const FoldEnd& end) noexcept;
+  // The greatest number of failures that there were. Any thread.
+  std::uint64_t failures() const noexcept { return failures_.load(std::memory_order_acquire); }
+  // For a log that has failed, with nothing else under way: brings what is durable into the base,
+  // from the log. Needs no space, and makes segments free. Returns whether there was something.
+  // Errors: untrusted (the log cannot be read), out_of_memory, io.
+  Expected<bool> fold_durable() noexcept;
+  // Instead: the next fold gets them, too. Returns false if memory is short.
+  bool cancel_fold(const PageSet& pages) noexcept { return pages_.add(pages); }
+  const PageSet& pages() const noexcept { return pages_; }
+  SegmentFiles<P>& segments() noexcept { return segments_; }
+  bool closing() const noexcept { return closing_; }
+
+  // All epochs were folded: the base is the pool, and there is no log. Errors: invalid_argument
+  // (an epoch, or lines, are not in the base), io.
+  Status close() noexcept;
 
  private:
   std::uint32_t capacity() const noexcept { return 2 * shape_.batch; }
@@ -161,15 +181,20 @@ class EpochLog {
   }
   Status failed(Status s) noexcept {
     failure_ = s;
+    failures_.fetch_add(1, std::memory_order_release);
     segments_.leave(epoch_ + 1);
     return s;
   }
   std::uint32_t fill_runs(std::byte* to) const noexcept;
   Status write_part(bool last, std::uint64_t pool_bytes, std::uint64_t unix_ns) noexcept;
   Status end_epoch() noexcept;
-  Status make_base(std::uint64_t pool_bytes) noexcept;
-  Status write_pages(std::uint64_t pool_bytes, const std::uint64_t* pages,
-                     PageContent content) noexcept;
+  Status make_base() noexcept;
+  Status write_folding(EpochId epoch) noexcept;
+  Status write_folded(EpochId epoch, std::uint64_t pool_bytes) noexcept;
+  Status still(const FoldEnd& end) const noexcept {
+    if (end.failures != failures()) return StatusCode::busy;
+    return writable();
+  }
 
   FileSystem& files_;
   FileSystem::File base_;
@@ -178,6 +203,7 @@ class EpochLog {
   std::string_view folder_;
   LogShape shape_;
   Status failure_;
+  typename P::template Atomic<std::uint64_t> failures_{0};
 
   std::uint64_t term_ = 0;        // 0: the next segment begins one
   std::uint64_t epoch_ = 0;       // the greatest number that was read or counts
@@ -197,6 +223,7 @@ class EpochLog {
   std::unique_ptr<std::byte[]> buffer_;
   std::unique_ptr<std::uint64_t[]> numbers_;
   std::uint32_t count_ = 0;  // lines in the buffer
+  PageSet pages_;
 };
 
 // --- the start -----------------------------------------------------------------------------------
@@ -236,9 +263,10 @@ Status EpochLog<P>::begin(const std::uint8_t (&log_id)[16], const layout::LivePl
 }
 
 template <class P>
-Status EpochLog<P>::go_on(const LogReader<P>& read, EpochId after,
+Status EpochLog<P>::go_on(LogReader<P>& read, EpochId after,
                           const layout::LivePlace* live) noexcept {
   if (Status s = make_buffers(); !s.ok()) return s;
+  if (P::runs("log.restart.pages"_site)) pages_ = read.take_pages();
   if (!read.has(after)) {
     return Status::format(StatusCode::untrusted,
                           "%.*s: has no epoch %llu, which was on the disk; restore a copy",
@@ -330,6 +358,9 @@ Status EpochLog<P>::write_part(bool last, std::uint64_t pool_bytes,
   head.body_crc = crc32c(3, begin + sizeof(head), bytes - sizeof(head));
   head.crc = layout::part_seal(head);
   std::memcpy(begin, &head, sizeof(head));
+  for (std::uint32_t i = 0; i < count_ && P::runs("log.part.pages"_site); ++i) {
+    if (!pages_.add(numbers_[i] * kLine / kPage)) return StatusCode::out_of_memory;
+  }
   if (Status s = segments_.append(begin, padded); !s.ok()) return s;
   written_ += padded;
   ++part_;
@@ -392,77 +423,98 @@ Status EpochLog<P>::confirm(std::uint64_t unix_ns) noexcept {
 
 // --- the base ------------------------------------------------------------------------------------
 
-// Before the first mark: if there is no space, nothing has changed.
+// If there is no space for the base, nothing has changed.
 template <class P>
-Status EpochLog<P>::make_base(std::uint64_t pool_bytes) noexcept {
+Status EpochLog<P>::make_base() noexcept {
   auto size = files_.size(base_);
   if (!size) return std::move(size.error());
-  return *size < pool_bytes ? files_.allocate(base_, *size, pool_bytes - *size) : Status();
-}
-
-// Page by page, but around the marks, which lie in the first two.
-template <class P>
-Status EpochLog<P>::write_pages(std::uint64_t pool_bytes, const std::uint64_t* pages,
-                                PageContent content) noexcept {
-  std::byte page[kPage];
-  for (std::uint64_t i = 0; i < pool_bytes / kPage; ++i) {
-    if ((pages[i / 64] >> i % 64 & 1) == 0) continue;
-    if (Status s = content(i, page); !s.ok()) return s;
-    const bool marked = i * kPage < 2 * layout::kMarkStride;
-    const std::uint64_t first = marked ? layout::kMarkOffset : kPage;
-    Status s = files_.write(base_, page, first, i * kPage);
-    const std::uint64_t behind = layout::kMarkOffset + sizeof(layout::BaseMark);
-    if (s.ok() && marked)
-      s = files_.write(base_, page + behind, kPage - behind, i * kPage + behind);
-    if (!s.ok()) return s;
-  }
-  return {};
+  return *size < pool_bytes_ ? files_.allocate(base_, *size, pool_bytes_ - *size) : Status();
 }
 
 template <class P>
-Status EpochLog<P>::fold(PageContent content) noexcept {
+Status EpochLog<P>::begin_fold(PageSet& pages, FoldEnd& end) noexcept {
   if (Status s = writable(); !s.ok()) return s;
   if (Status s = complete(); !s.ok()) return s;
-  if (durable_.epoch == marks_.mark().folded) return {};
-  LogReader<P> read(files_, folder_);
-  Status s = read.scan(marks_.mark());
-  if (!s.ok() && P::runs("log.fold.verify"_site)) return s;
-  const LogEnd& end = read.end();
-  if ((end.epoch != durable_.epoch || end.seal != durable_.seal) &&
-      P::runs("log.fold.verify"_site)) {
-    return Status::format(StatusCode::untrusted,
-                          "%.*s: epoch %llu cannot be read back; restore a copy",
-                          static_cast<int>(folder_.size()), folder_.data(),
-                          static_cast<unsigned long long>(durable_.epoch));
-  }
-  std::unique_ptr<std::uint64_t[]> pages(new (std::nothrow)
-                                             std::uint64_t[end.pool_bytes / kPage / 64 + 1]());
-  if (pages == nullptr) return StatusCode::out_of_memory;
-  s = read.replay([&](std::uint64_t line, const LineWords&) {
-    const std::uint64_t page = line * kLine / kPage;
-    pages[page / 64] |= std::uint64_t{1} << page % 64;
-  });
-  if (s.ok()) s = make_base(end.pool_bytes);
-  layout::BaseMark mark = marks_.mark();
-  mark.folding = durable_.epoch;
-  mark.folding_seal = durable_.seal;
-  mark.folding_segment = segments_.number();
-  if (s.ok() && P::runs("log.fold.folding"_site)) s = marks_.write(mark);
-  if (s.ok()) s = write_pages(end.pool_bytes, pages.get(), content);
-  if (s.ok() && P::runs("log.fold.sync"_site)) s = files_.sync(base_);
-  mark.replaced = 0;
-  mark.folded = durable_.epoch;
-  mark.folded_seal = durable_.seal;
-  mark.folded_bytes = end.pool_bytes;
-  if (s.ok()) s = marks_.write(mark);
-  if (!s.ok()) return s;
-  segments_.free_up_to(durable_.epoch);
+  if (Status s = make_base(); !s.ok()) return s;
+  end = {.epoch = durable_, .pool_bytes = pool_bytes_, .failures = failures()};
+  pages = std::move(pages_);
+  pages_.clear();
+  segments_.unread_all();
   return {};
 }
 
 template <class P>
-Status EpochLog<P>::close(PageContent content) noexcept {
-  if (Status s = closing_ ? Status() : fold(content); !s.ok()) return s;
+Status EpochLog<P>::write_folding(EpochId epoch) noexcept {
+  if (marks_.mark().folding >= epoch.epoch) return {};
+  layout::BaseMark mark = marks_.mark();
+  mark.folding = epoch.epoch;
+  mark.folding_seal = epoch.seal;
+  mark.folding_segment = mark.newest;
+  return P::runs("log.fold.folding"_site) ? marks_.write(mark) : Status();
+}
+
+template <class P>
+Status EpochLog<P>::write_folded(EpochId epoch, std::uint64_t pool_bytes) noexcept {
+  layout::BaseMark mark = marks_.mark();
+  mark.replaced = 0;
+  mark.folded = epoch.epoch;
+  mark.folded_seal = epoch.seal;
+  mark.folded_bytes = pool_bytes;
+  if (mark.folding < mark.folded) {  // a fold without pages
+    mark.folding = epoch.epoch;
+    mark.folding_seal = epoch.seal;
+    mark.folding_segment = mark.newest;
+  }
+  return marks_.write(mark);
+}
+
+template <class P>
+Status EpochLog<P>::allow_fold(const FoldEnd& end, EpochId epoch) noexcept {
+  if (Status s = still(end); !s.ok()) return s;
+  return write_folding(epoch);
+}
+
+template <class P>
+Status EpochLog<P>::end_fold(const FoldEnd& end) noexcept {
+  if (Status s = still(end); !s.ok()) return s;
+  if (Status s = write_folded(end.epoch, end.pool_bytes); !s.ok()) return s;
+  segments_.free_up_to(end.epoch.epoch);
+  return {};
+}
+
+// After a failure an epoch may be whole that does not count.
+template <class P>
+Expected<bool> EpochLog<P>::fold_durable() noexcept {
+  if (replaces_ || closing_ || durable_.epoch == marks_.mark().folded) return false;
+  segments_.leave(epoch_ + 1);
+  LogReader<P> read(files_, folder_);
+  if (Status s = read.scan(marks_.mark()); !s.ok()) return fail(std::move(s));
+  if (!read.has(durable_)) {
+    return fail(StatusCode::untrusted, "%.*s: epoch %llu cannot be read back; restore a copy",
+                static_cast<int>(folder_.size()), folder_.data(),
+                static_cast<unsigned long long>(durable_.epoch));
+  }
+  Status s = make_base();
+  if (s.ok()) s = write_folding(durable_);
+  if (!s.ok()) return fail(std::move(s));
+  Status written;
+  s = read.replay(durable_.epoch, [&](std::uint64_t line, const LineWords& content) {
+    if (written.ok()) written = files_.write(base_, &content, sizeof(content), line * kLine);
+  });
+  if (s.ok()) s = std::move(written);
+  if (s.ok() && P::runs("log.fold.durable"_site)) s = files_.sync(base_);
+  if (s.ok()) s = write_folded(durable_, pool_bytes_);
+  if (!s.ok()) return fail(std::move(s));
+  segments_.free_all(durable_.epoch);
+  return true;
+}
+
+template <class P>
+Status EpochLog<P>::close() noexcept {
+  if (!closing_ && (!complete().ok() || durable_.epoch != marks_.mark().folded)) {
+    return Status::format(StatusCode::invalid_argument, "%.*s: the base has not all of it",
+                          static_cast<int>(folder_.size()), folder_.data());
+  }
   closing_ = true;
   layout::BaseMark mark = marks_.mark();
   mark.state = layout::BaseState::closed;

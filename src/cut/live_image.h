@@ -81,6 +81,8 @@ class LiveImage final : private GrowthWatch {
   // Opens the files that a process has left, and whose head fits. All lines that are not known to
   // be durable are dirty. Errors: busy, corruption, io and others of files.
   Status inherit(std::string_view path, const layout::BaseMark& mark) noexcept;
+  // Is asked, too, before the image grows.
+  void watch_growth(GrowthWatch& other) noexcept { other_ = &other; }
   // Removes the files. What is mapped stays until close().
   void remove() noexcept;
   void close() noexcept;
@@ -102,7 +104,10 @@ class LiveImage final : private GrowthWatch {
   void set_used() noexcept;
 
  private:
-  Status before_growth(std::uint64_t bytes) noexcept override { return dirty_->cover(bytes); }
+  Status before_growth(std::uint64_t bytes) noexcept override {
+    Status s = other_ != nullptr ? other_->before_growth(bytes) : Status();
+    return s.ok() ? dirty_->cover(bytes) : std::move(s);
+  }
   layout::LiveHead& head() const noexcept {
     return *reinterpret_cast<layout::LiveHead*>(image_.base() + layout::kMarkOffset);
   }
@@ -112,6 +117,7 @@ class LiveImage final : private GrowthWatch {
   FileStorage file_;  // of dirty_
   layout::LiveHead made_{};
   std::optional<Dirty> dirty_;
+  GrowthWatch* other_ = nullptr;
 };
 
 // Renames the image at `path` and its log of dirty lines to NAME.unknown-ID: they may be all that

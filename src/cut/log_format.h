@@ -47,7 +47,7 @@ struct BaseMark {
   std::uint64_t folded;           // the base has all epochs up to this one
   std::uint64_t folding;          // and may have lines of epochs up to this one
   std::uint64_t newest;           // a segment that the log must have; 0: none
-  std::uint64_t folding_segment;  // the one that was written when the folding began
+  std::uint64_t folding_segment;  // `newest` when the folding began
   std::uint32_t folding_seal;     // of the epoch `folding`
   std::uint32_t reserved1;
   // The log must also have this segment, unless an epoch of a later term follows `folded`. 0: none.

@@ -30,6 +30,7 @@
 
 #include "cut/cutter.h"
 #include "cut/log_format.h"
+#include "cut/page_set.h"
 #include "cut/segment_names.h"
 #include "platform/file_system.h"
 
@@ -58,9 +59,22 @@ class LogReader {
   // come several times; the last one counts. Errors: untrusted (the log has changed since scan(),
   // or breaks the format), io.
   template <class F>
-  Status replay(F&& visit) noexcept;
+  Status replay(F&& visit) noexcept {
+    return replay(end_.epoch, std::forward<F>(visit));
+  }
+  // The same up to an epoch.
+  template <class F>
+  Status replay(std::uint64_t last, F&& visit) noexcept;
   // Whether the epoch counts, or is that of the base.
   bool has(EpochId id) const noexcept;
+  // The pages of all lines that scan() has read, also of epochs that do not count. A second call
+  // returns nothing.
+  PageSet take_pages() noexcept { return std::move(pages_); }
+  // Of a log that this process writes: reads the parts of a segment again that lie from `from` to
+  // `to`, without gaps. Needs no scan(), and others may write beyond `to`. Errors: untrusted (one
+  // of them is damaged), out_of_memory, io.
+  Status read_back(const layout::BaseMark& mark, std::uint64_t number, std::uint64_t from,
+                   std::uint64_t to) noexcept;
   // The numbers of all segments that have a head, ascending.
   const Array<std::uint64_t>& segments() const noexcept { return with_head_; }
   // The segment with the end of the last epoch that counts. 0: none does.
@@ -95,6 +109,7 @@ class LogReader {
   Status add(const layout::PartHead& head, bool whole) noexcept;
   Expected<bool> read_head(std::uint64_t offset, layout::PartHead& head) noexcept;
   Expected<bool> read_body(const layout::PartHead& head) noexcept;
+  bool note_pages(const layout::PartHead& head) noexcept;
   Status open_segment(std::uint64_t number) noexcept;
   void close_segment() noexcept;
   const Epoch* next() const noexcept;
@@ -112,6 +127,7 @@ class LogReader {
   Array<std::size_t> counting_;  // in epochs_
   LogEnd end_;
   Array<Trace> traces_;
+  PageSet pages_;
   PathText path_;             // of the open segment
   std::uint64_t number_ = 0;  // of the open segment; 0: none
   FileSystem::File file_ = -1;
@@ -178,6 +194,48 @@ Expected<bool> LogReader<P>::read_body(const layout::PartHead& head) noexcept {
   if (!got) return fail(std::move(got.error()));
   if (*got != n) return false;
   return head.body_crc == crc32c(3, body_.get(), n) || !P::verifies("log.part.body"_site);
+}
+
+// Of the part in body_. Returns false if memory is short.
+template <class P>
+bool LogReader<P>::note_pages(const layout::PartHead& head) noexcept {
+  for (std::uint32_t i = 0; i < head.runs; ++i) {
+    layout::Run run;
+    std::memcpy(&run, body_.get() + i * sizeof(run), sizeof(run));
+    if (run.count == 0) continue;
+    const std::uint64_t last = (std::uint64_t{run.line} + run.count - 1) * kLine / kPage;
+    for (std::uint64_t page = run.line * kLine / kPage; page <= last; ++page) {
+      if (!pages_.add(page)) return false;
+    }
+  }
+  return true;
+}
+
+template <class P>
+Status LogReader<P>::read_back(const layout::BaseMark& mark, std::uint64_t number,
+                               std::uint64_t from, std::uint64_t to) noexcept {
+  mark_ = mark;
+  Status s = open_segment(number);
+  if (s == StatusCode::not_found) {
+    s = Status::format(StatusCode::untrusted, "%s: the segment is missing; restore a copy",
+                       path_.c_str());
+  }
+  while (s.ok() && from < to) {
+    layout::PartHead head{};
+    auto whole = read_head(from, head);
+    if (whole && *whole) whole = read_body(head);
+    if (!whole) {
+      s = std::move(whole.error());
+    } else if (!*whole && P::verifies("log.fold.read_back"_site)) {
+      s = Status::format(StatusCode::untrusted,
+                         "%s: what was written at %llu cannot be read back; restore a copy",
+                         path_.c_str(), static_cast<unsigned long long>(from));
+    } else {
+      from += *whole ? align_up(layout::part_bytes(head.runs, head.lines), kPage) : kPage;
+    }
+  }
+  close_segment();
+  return s;
 }
 
 template <class P>
@@ -254,6 +312,7 @@ Status LogReader<P>::scan_segment(std::uint64_t number, bool& has_head) noexcept
     auto whole = read_body(head);
     if (!whole) return std::move(whole.error());
     if (Status s = add(head, *whole); !s.ok()) return s;
+    if (*whole && !note_pages(head)) return StatusCode::out_of_memory;
     // A torn part says nothing for sure of what lies behind its head.
     at += *whole ? align_up(layout::part_bytes(head.runs, head.lines), kPage) : kPage;
   }
@@ -418,11 +477,11 @@ Status LogReader<P>::replay_part(const Part& part, std::uint64_t pool_bytes, F&&
 
 template <class P>
 template <class F>
-Status LogReader<P>::replay(F&& visit) noexcept {
+Status LogReader<P>::replay(std::uint64_t last, F&& visit) noexcept {
   Status s;
   for (const std::size_t number : counting_) {
     const Epoch& epoch = epochs_[number];
-    for (std::size_t i = 0; i < epoch.parts && s.ok(); ++i) {
+    for (std::size_t i = 0; i < epoch.parts && epoch.epoch <= last && s.ok(); ++i) {
       s = replay_part(parts_[epoch.first + i], epoch.pool_bytes, visit);
     }
   }

@@ -10,6 +10,8 @@
 //       names.
 //   log.S3  When a segment has no room for the next part of an epoch, the parts in it become
 //       durable before that part is written.
+//   log.S4  unread() has what is durable in the segments of this process that are needed, and was
+//       not read back since unread_all().
 // Thread safety: one thread.
 #pragma once
 
@@ -70,10 +72,35 @@ class SegmentFiles {
 
   // An epoch of this process counts.
   void release() noexcept { held_ = false; }
-  // Of all segments.
+  // Of all segments, and of those that are needed.
   std::uint64_t bytes() const noexcept { return (old_.size() + (open_ ? 1 : 0)) * bytes_; }
+  std::uint64_t used_bytes() const noexcept {
+    const auto needed = std::ranges::count_if(old_, [&](const Old& o) { return !is_free(o); });
+    return (static_cast<std::uint64_t>(needed) + (open_ ? 1 : 0)) * bytes_;
+  }
+
+  // Parts of a segment that this process has made durable, from an offset to another.
+  struct Range {
+    std::uint64_t number, from, to;
+  };
+  const Array<Range>& unread() const noexcept { return unread_; }
+  void unread_all() noexcept {
+    for (Range& range : unread_) range.from = kPage;
+  }
+  // All up to there was read back, of the segments up to this one.
+  void set_read(const Range& last) noexcept {
+    for (Range& range : unread_) {
+      if (range.number <= last.number) range.from = range.number < last.number ? range.to : last.to;
+    }
+  }
   // Segments without an epoch beyond `epoch` are not needed any more: one is kept for the next.
   void free_up_to(std::uint64_t epoch) noexcept;
+  // The same for all but the newest. `epoch`: the base has it, and no later one counts.
+  void free_all(std::uint64_t epoch) noexcept {
+    for (Old& old : old_) old.last = std::min(old.last, epoch);
+    held_ = false;
+    free_up_to(epoch);
+  }
 
  private:
   struct Old {  // a segment that is not written any more
@@ -87,8 +114,11 @@ class SegmentFiles {
   Expected<bool> is_own(const PathText& path) noexcept;
   Status find_own(Array<std::uint64_t>& own, Array<std::uint64_t>& unknown) noexcept;
   Status remove(const Array<std::uint64_t>& numbers) noexcept;
-  bool is_free(const Old& old) const noexcept { return !held_ && old.last <= freed_; }
+  bool is_free(const Old& old) const noexcept {
+    return !held_ && old.last <= freed_ && old.number != marks_.mark().newest;  // log.S2
+  }
   Old* spare() noexcept;
+  void forget_unread() noexcept;
   void forget(Old* old) noexcept {
     std::swap(*old, old_[old_.size() - 1]);
     (void)old_.pop_back();
@@ -111,6 +141,7 @@ class SegmentFiles {
   bool held_ = false;        // no epoch of this process counts
   std::uint64_t freed_ = 0;  // segments whose last epoch is not beyond it are free
   Array<Old> old_;
+  Array<Range> unread_;  // by number
 };
 
 // --- the folder ----------------------------------------------------------------------------------
@@ -270,6 +301,8 @@ Status SegmentFiles<P>::make(FileSystem::File file, const PathText& path, Old* r
   file_ = file;
   open_ = true;
   at_ = kPage;
+  if (!unread_.push_back({.number = number_, .from = kPage, .to = kPage}))
+    return StatusCode::out_of_memory;
   if (P::runs("log.segment.name"_site)) s = files_.sync_folder(folder_);
   layout::BaseMark mark = marks_.mark();
   mark.newest = number_;
@@ -311,12 +344,26 @@ template <class P>
 Status SegmentFiles<P>::sync() noexcept {
   if (Status s = files_.sync(file_); !s.ok()) return s;
   unsynced_ = false;
+  unread_[unread_.size() - 1].to = at_;
   return {};
+}
+
+// What is not needed may be used again at any time.
+template <class P>
+void SegmentFiles<P>::forget_unread() noexcept {
+  std::size_t kept = 0;
+  for (const Range& range : unread_) {
+    const bool needed = std::ranges::none_of(
+        old_, [&](const Old& o) { return o.number == range.number && o.last <= freed_; });
+    if (needed) unread_[kept++] = range;
+  }
+  while (unread_.size() > kept) (void)unread_.pop_back();
 }
 
 template <class P>
 void SegmentFiles<P>::free_up_to(std::uint64_t epoch) noexcept {
   freed_ = std::max(freed_, epoch);
+  forget_unread();
   bool kept = false;
   for (std::size_t i = 0; i < old_.size();) {
     PathText path;

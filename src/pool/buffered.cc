@@ -1,6 +1,7 @@
 #include "pool/buffered.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -68,10 +69,18 @@ void remove_elsewhere(std::string_view path, const layout::LivePlace& old,
   if (own || unfinished) remove_live(path);
 }
 
-// Segments of small pools are small.
-LogShape shape_for(std::uint64_t max_bytes) noexcept {
+constexpr std::uint64_t kLeastPiece = 16, kMostPiece = 2048;  // pages: 64 KiB to 8 MiB
+constexpr std::uint64_t kLeastSegment = 4_MiB;
+constexpr std::uint64_t kLeastLog = 8 * kLeastSegment;
+
+// Segments of small pools, and of short logs, are small.
+LogShape shape_for(std::uint64_t max_bytes, const BufferedOptions& options) noexcept {
   LogShape shape;
-  if (max_bytes < 64_MiB) shape.segment_bytes = 4_MiB;
+  if (max_bytes < 64_MiB) shape.segment_bytes = kLeastSegment;
+  if (options.log_bytes != 0) {
+    const std::uint64_t part = options.log_bytes / 16 / kPage * kPage;
+    shape.segment_bytes = std::clamp(part, kLeastSegment, shape.segment_bytes);
+  }
   return shape;
 }
 
@@ -84,6 +93,7 @@ bool of_this_file(const layout::BaseMark& mark, const layout::Identity& here) no
 }
 
 Buffered::~Buffered() {
+  if (fold_thread_) fold_thread_->stop();
   if (stream_) stream_->stop();
   if (base_ >= 0) files_.close(base_);
 }
@@ -97,6 +107,12 @@ Status Buffered::verify(const BufferedOptions& options) noexcept {
   if (options.on_lag > OnLag::report || options.on_log_failure > OnLogFailure::serve) {
     return Status::format(StatusCode::invalid_argument,
                           "buffered.on_lag or on_log_failure is none");
+  }
+  if (options.log_bytes != 0 && options.log_bytes < kLeastLog) {
+    return Status::format(StatusCode::invalid_argument,
+                          "buffered.log_bytes %llu; 0, or %llu or more",
+                          static_cast<unsigned long long>(options.log_bytes),
+                          static_cast<unsigned long long>(kLeastLog));
   }
   const std::string_view folder = options.memory_directory;
   if (folder.size() >= sizeof(layout::LivePlace::memory_directory) ||
@@ -115,7 +131,7 @@ Status Buffered::name_paths(std::string_view path) noexcept {
   return Status::format(StatusCode::invalid_argument, "the path is too long for the log beside it");
 }
 
-Status Buffered::look(std::string_view path) noexcept {
+Status Buffered::look(std::string_view path, const BufferedOptions& options) noexcept {
   if (Status s = name_paths(path); !s.ok()) return s;
   auto base = files_.open(path_.c_str(), FileSystem::Open::existing);
   if (!base) return std::move(base.error());
@@ -124,7 +140,7 @@ Status Buffered::look(std::string_view path) noexcept {
   if (Status s = marks.read(); !s.ok()) return s;
   // The shape depends on the size of the pool, which begin() has from elsewhere.
   epochs_log_.emplace(files_, base_, folder_.c_str(), parent_.c_str(),
-                      shape_for(marks.mark().live.max_bytes));
+                      shape_for(marks.mark().live.max_bytes, options));
   return epochs_log_->read_marks();
 }
 
@@ -223,7 +239,8 @@ Status Buffered::begin(const Opening& opening, layout::Header header, int copy,
   fill_random(mark.log_id);
   mark.live = place(opening, header.max_bytes);
   mark.live.unverified = trusted ? 0 : 1;
-  epochs_log_.emplace(files_, base_, folder_.c_str(), parent_.c_str(), shape_for(header.max_bytes));
+  epochs_log_.emplace(files_, base_, folder_.c_str(), parent_.c_str(),
+                      shape_for(header.max_bytes, opening.options));
   Status s = epochs_log_->read_marks();
   if (s.ok()) s = clear_old(mark);
   if (s.ok()) s = make_live(mark, opening, *bytes);
@@ -375,6 +392,7 @@ Status Buffered::go_on(const Opening& opening) noexcept {
 
 Status Buffered::attach(RealPlatform& platform, EpochDomain<RealPlatform>& epochs,
                         const BufferedOptions& options) noexcept {
+  platform_ = &platform;
   gate_ = &epochs.gate();
   gate_->set_brake(*this);
   tracker_.emplace(live_.image().base(), live_.dirty());
@@ -383,17 +401,44 @@ Status Buffered::attach(RealPlatform& platform, EpochDomain<RealPlatform>& epoch
                   CutShape{.interval_ns = std::uint64_t{options.interval_ms} * 1'000'000,
                            .throttles = options.on_lag == OnLag::throttle,
                            .refuses = options.on_log_failure == OnLogFailure::refuse,
-                           .behind = inherited_});
+                           .behind = inherited_,
+                           .log_bytes = options.log_bytes});
+  const std::uint64_t pages = mark().live.max_bytes / 64 / kPage;
+  folding_.emplace(files_, path_.c_str(), folder_.c_str(), *epochs_log_,
+                   static_cast<std::uint32_t>(std::clamp(pages, kLeastPiece, kMostPiece)));
+  fold_thread_.emplace(*stream_, *folding_, *epochs_log_, static_cast<FoldWatch&>(*this));
   if (Status s = live_.dirty().cover(live_.image().size()); !s.ok()) return s;
+  (void)before_growth(live_.image().size());  // a fold tries it again
+  live_.watch_growth(*this);
   platform.track_stores(*tracker_);
   return {};
 }
 
 void Buffered::start() noexcept {
-  if (stream_->start()) return;
+  if (stream_->start()) {
+    if (fold_thread_->start()) return;
+    stream_->stop();  // mutations must not wait for a fold then
+  }
   log_.say(LogLevel::warning,
-           "the system refused the thread that makes the cuts; sync() and run_background() make "
+           "the system refused the threads that make the cuts; sync() and run_background() make "
            "them");
+}
+
+// So that a fold needs no space. After any other error a fold tries it again.
+Status Buffered::before_growth(std::uint64_t bytes) noexcept {
+  auto size = files_.size(base_);
+  if (!size || *size >= bytes) return {};
+  Status s = files_.allocate(base_, *size, bytes - *size);
+  return s == StatusCode::pool_full ? std::move(s) : Status();
+}
+
+// Threads may change it. A read of a file needs no space if the page was given back.
+Status Buffered::copy_page(std::uint64_t page, std::byte* to) noexcept {
+  if (platform_->poisoned()) return platform_->failure();  // a lost page may read as zeros
+  const std::int64_t got = live_.image().read(to, kPage, page * kPage);
+  if (got == static_cast<std::int64_t>(kPage)) return {};
+  return Status::format(StatusCode::io, "the live image cannot be read: %s",
+                        got < 0 ? std::strerror(errno) : "it is too short");
 }
 
 Status Buffered::refusal() noexcept {
@@ -405,23 +450,23 @@ Status Buffered::refusal() noexcept {
                         path_.c_str(), length(s.message()), s.message().data());
 }
 
-Status Buffered::close(RealPlatform& platform) noexcept {
+Status Buffered::close() noexcept {
+  fold_thread_->stop();
   stream_->stop();
   (void)stream_->resume();  // the disk may be well again
   if (Status s = stream_->sync(); !s.ok()) return s;
-  platform.end_tracking();
+  platform_->end_tracking();
   live_.set_folding(epochs_log_->durable().epoch);
-  const auto page_of = [&](std::uint64_t page, std::byte* to) {
-    std::memcpy(to, live_.image().base() + page * kPage, kPage);
-    return platform.poisoned() ? platform.failure() : Status();  // a lost page reads as zeros
-  };
-  if (Status s = epochs_log_->close(page_of); !s.ok()) return s;
+  const auto content = [this](std::uint64_t page, std::byte* to) { return copy_page(page, to); };
+  Status s = folding_->fold_all(content);
+  if (s.ok()) s = epochs_log_->close();
+  if (!s.ok()) return s;
   live_.remove();
   return {};
 }
 
 void Buffered::undo() noexcept {
-  if (!epochs_log_->close([](std::uint64_t, std::byte*) { return Status(); }).ok()) return;
+  if (!epochs_log_->close().ok()) return;
   live_.remove();
   if (!before_) return;
   layout::Header header = *before_;
@@ -430,6 +475,7 @@ void Buffered::undo() noexcept {
 }
 
 Status Buffered::leave(bool cuts) noexcept {
+  fold_thread_->stop();
   stream_->stop();
   if (!cuts) return {};
   (void)stream_->resume();
@@ -437,6 +483,7 @@ Status Buffered::leave(bool cuts) noexcept {
 }
 
 void Buffered::abandon() noexcept {
+  if (fold_thread_) fold_thread_->abandon();
   if (stream_) stream_->abandon();
   live_.abandon();
 }
@@ -477,7 +524,14 @@ Status observe_live(FileStorage& storage, const layout::BaseMark& mark, std::str
   if (Status s = LiveImage::path_of(mark, path, live); !s.ok()) return s;
   layout::LiveHead head;
   Status s = LiveImage::read_head(live.c_str(), head, storage.owner());
-  if (s.ok() && !LiveImage::fits(head, mark)) s = StatusCode::corruption;
+  if (s.ok() && !LiveImage::fits(head, mark)) {
+    // The owner may have folded its log since the mark was read.
+    layout::BaseMark now{};
+    if (Status read = read_mark(storage, now); !read.ok()) return read;
+    if (now.state != layout::BaseState::open) return {};  // closed: the base is the pool
+    if (now.number != mark.number) return observe_live(storage, now, path, identity);
+    s = StatusCode::corruption;
+  }
   storage.close();
   if (s.ok()) s = storage.open(live.c_str(), FileStorage::Access::observer);
   if (s.ok()) return s;

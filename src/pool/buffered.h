@@ -19,6 +19,8 @@
 
 #include "cut/cut_stream.h"
 #include "cut/epoch_log.h"
+#include "cut/fold_thread.h"
+#include "cut/folding.h"
 #include "cut/live_image.h"
 #include "format/layout.h"
 #include "perdure/options.h"
@@ -29,7 +31,7 @@
 
 namespace perdure {
 
-class Buffered final : private CutWatch, private Brake {
+class Buffered final : private CutWatch, private FoldWatch, private Brake, private GrowthWatch {
  public:
   struct Opening {
     const BufferedOptions& options;
@@ -49,7 +51,7 @@ class Buffered final : private CutWatch, private Brake {
 
   // Opens the base, whose path is absolute and has no links, and reads its marks. First of all.
   // Errors: corruption, io and others of files.
-  Status look(std::string_view path) noexcept;
+  Status look(std::string_view path, const BufferedOptions& options) noexcept;
   const layout::BaseMark& mark() const noexcept { return epochs_log_->marks().mark(); }
   // Whether the base needs go_on(), not begin().
   bool left_open() const noexcept { return mark().state == layout::BaseState::open; }
@@ -76,6 +78,10 @@ class Buffered final : private CutWatch, private Brake {
   Status attach(RealPlatform& platform, EpochDomain<RealPlatform>& epochs,
                 const BufferedOptions& options) noexcept;
   void start() noexcept;
+  // Without threads: a cut or a step of a fold, if one is due. Returns whether there was one.
+  bool run_due() noexcept { return stream_->run_due() || fold_thread_->run_due(); }
+  Status fold() noexcept { return fold_thread_->fold(); }
+  FoldFigures folds() const noexcept { return fold_thread_->figures(); }
   CutStream<RealPlatform>& stream() noexcept { return *stream_; }
   const CutStream<RealPlatform>& stream() const noexcept { return *stream_; }
   LiveImage& live() noexcept { return live_; }
@@ -86,7 +92,7 @@ class Buffered final : private CutWatch, private Brake {
 
   // No thread stores any more. Errors: those of the log; then everything stays as a kill would
   // leave it.
-  Status close(RealPlatform& platform) noexcept;
+  Status close() noexcept;
   void undo() noexcept;
   // Everything stays as a kill would leave it, but for a last cut, if `cuts`. Errors: those of it.
   Status leave(bool cuts) noexcept;
@@ -96,6 +102,14 @@ class Buffered final : private CutWatch, private Brake {
   // --- CutWatch ---
   void on_durable(EpochId id) noexcept override { live_.set_durable(id); }
   void brake(bool on) noexcept override { gate_->put_brake(on); }
+  void wants_fold() noexcept override { fold_thread_->wake(); }
+  bool make_space() noexcept override { return fold_thread_->make_space(); }
+  // --- FoldWatch ---
+  void on_folding(std::uint64_t epoch) noexcept override { live_.set_folding(epoch); }
+  void on_folded(std::uint64_t epoch) noexcept override { live_.set_folded(epoch); }
+  Status copy_page(std::uint64_t page, std::byte* to) noexcept override;
+  // --- GrowthWatch ---
+  Status before_growth(std::uint64_t bytes) noexcept override;
   // --- Brake ---
   bool lets() noexcept override { return stream_->lets(); }
   void wait() noexcept override { stream_->wait_for_cut(); }
@@ -121,6 +135,9 @@ class Buffered final : private CutWatch, private Brake {
   std::optional<EpochLog<RealPlatform>> epochs_log_;
   std::optional<StoreTracker<RealPlatform>> tracker_;
   std::optional<CutStream<RealPlatform>> stream_;
+  std::optional<Folding<RealPlatform>> folding_;
+  std::optional<FoldThread<RealPlatform>> fold_thread_;
+  RealPlatform* platform_ = nullptr;
   Gate<RealPlatform>* gate_ = nullptr;
   bool inherited_ = false;
   // For undo(): the header before begin(), unless that has changed nothing in it.

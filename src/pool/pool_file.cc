@@ -143,7 +143,7 @@ Status PoolImpl::create_file(const PoolOptions& options) {
 }
 
 // The path without links, so that every name of the file leads to one log.
-Status PoolImpl::look_at_base() {
+Status PoolImpl::look_at_base(const PoolOptions& options) {
   char path[PATH_MAX];
   if (::realpath(path_.c_str(), path) == nullptr) {
     return Status::format(StatusCode::io, "cannot resolve its path: %s", std::strerror(errno));
@@ -159,7 +159,7 @@ Status PoolImpl::look_at_base() {
     }
   }
   buffered_.emplace(*files_, storage_, log_);
-  return buffered_->look(path);
+  return buffered_->look(path, options.buffered);
 }
 
 // `header`: the one that counts, of a file that is the pool.
@@ -173,7 +173,7 @@ Status PoolImpl::begin_buffered(const PoolOptions& options, const layout::Header
                           static_cast<unsigned long long>(names));
   }
   if (!buffered_) {
-    if (Status s = look_at_base(); !s.ok()) return s;
+    if (Status s = look_at_base(options); !s.ok()) return s;
   }
   const bool sealed = header.close_state == layout::CloseState::sealed;
   const bool trusted =
@@ -201,7 +201,7 @@ Status PoolImpl::open_left(const PoolOptions& options, const layout::BaseMark& m
   }
   if (Status s = choose_durability(options, Durability::buffered); !s.ok()) return s;
   if (!buffered_) {
-    if (Status s = look_at_base(); !s.ok()) return s;
+    if (Status s = look_at_base(options); !s.ok()) return s;
   }
   base_.take(storage_);
   Status s = buffered_->go_on({options.buffered, identity_, base_, options.accept_untrusted});
@@ -232,7 +232,7 @@ Status PoolImpl::open_existing(const PoolOptions& options, std::uint64_t capacit
   if (Status s = storage_.identity(identity_); !s.ok()) return s;
   layout::BaseMark mark{};
   if (files_ != &real_files_) {
-    if (Status s = look_at_base(); !s.ok()) return s;
+    if (Status s = look_at_base(options); !s.ok()) return s;
     mark = buffered_->mark();
   } else if (Status s = read_mark(storage_, mark); !s.ok()) {
     return s;

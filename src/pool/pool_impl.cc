@@ -492,7 +492,7 @@ Status PoolImpl::read_batch(FunctionRef<void()> reads) {
 
 Expected<bool> PoolImpl::run_background() {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
-  if (buffered_ && buffered_->stream().run_due()) return true;
+  if (buffered_ && buffered_->run_due()) return true;
   return core_.background().run_some();
 }
 
@@ -513,6 +513,11 @@ Status PoolImpl::wait_durable(std::uint64_t epoch) {
 Status PoolImpl::resume_log() {
   if (Status s = usable(); !s.ok()) return s;
   return buffered_ ? wrap(buffered_->stream().resume()) : Status();
+}
+
+Status PoolImpl::fold_log() {
+  if (Status s = usable(); !s.ok()) return s;
+  return buffered_ ? wrap(buffered_->fold()) : Status();
 }
 
 Status PoolImpl::close(const CloseOptions& options) {
@@ -549,7 +554,7 @@ Status PoolImpl::close(const CloseOptions& options) {
   if (buffered_) {
     const bool whole = s.ok() && writes && !platform_.poisoned();
     if (whole) {
-      s = buffered_->close(platform_);
+      s = buffered_->close();
     } else {
       Status left = buffered_->leave(!platform_.poisoned());
       if (s.ok()) s = std::move(left);

@@ -60,6 +60,7 @@ class PoolImpl final : private PoolMaps {
   Expected<std::uint64_t> epoch() const;
   Status wait_durable(std::uint64_t epoch);
   Status resume_log();
+  Status fold_log();
   Status close(const CloseOptions& options);
   Background<RealPlatform>& background() noexcept { return core_.background(); }
   // For tests of cuts: what a StoreTracker needs. The pool must have no background threads, and no
@@ -101,7 +102,7 @@ class PoolImpl final : private PoolMaps {
   Status read_start(std::byte* pages, std::uint64_t& n, std::uint64_t& size);
   // --- durability `buffered` ---
   Status may_buffer(const PoolOptions& options) const;
-  Status look_at_base();
+  Status look_at_base(const PoolOptions& options);
   Status begin_buffered(const PoolOptions& options, const layout::Header& header, int copy);
   Status open_left(const PoolOptions& options, const layout::BaseMark& mark);
   Status attach_buffered(const PoolOptions& options);

@@ -167,6 +167,9 @@ Expected<PoolStats> PoolImpl::stats() {
     out.log_written_bytes = cuts.log_written_bytes;
     out.longest_stop_ns = cuts.shut_ns;
     out.log_failed_unix_ns = cuts.failed_unix_ns;
+    out.log_bound_bytes = cuts.log_bound_bytes;
+    out.folds = buffered_->folds().folds;
+    out.fold_written_bytes = buffered_->folds().written_bytes;
   }
   LatchGuard guard(latch_);
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {

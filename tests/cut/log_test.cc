@@ -398,9 +398,13 @@ std::vector<Planted> planted() {
           {"log.epoch.sync", power},
           {"log.resume.term", call(14)},
           {"log.restart.mark", wrong_within_restart},
-          {"log.fold.verify", wrong_fold_of_damage},
+          {"log.fold.read_back", wrong_fold_of_damage},
+          {"log.fold.cut", power},
+          {"log.part.pages", power},
+          {"log.restart.pages", power},
           {"log.fold.folding", half_a_fold(0)},
           {"log.fold.sync", power},
+          {"log.fold.durable", call(71)},
           {"log.close.both", wrong_of_damage_when_closed},
           {"log.part.head", wrong_of_damage},
           {"log.part.body", power},
@@ -419,6 +423,24 @@ TEST(Assertions, log_E6) {
     for (int i = 0; i < 9; ++i) owner.log().add(0, line_of(1));
   };
   EXPECT_VIOLATES("log.E6", fill());
+}
+
+TEST(Assertions, fold_F1_and_F2) {
+  SimFileSystem files;
+  create(files);
+  Owner owner(files);
+  must(owner.open());
+  owner.put(3, 5);
+  must(owner.cut(false));
+  Folding<SimPlatform> folding(files, "base", "log", owner.log(), kPiece);
+  const auto zeros = [](std::uint64_t, std::byte* to) {
+    std::memset(to, 0, kPage);
+    return Status();
+  };
+  must(folding.begin());
+  EXPECT_TRUE(must(folding.copy(zeros)));
+  EXPECT_VIOLATES("fold.F1", (void)folding.write());
+  EXPECT_VIOLATES("fold.F2", (void)folding.end());
 }
 
 TEST(Log, NoticesEachPlantedBug) {

@@ -149,6 +149,12 @@ class Power {
       for (std::uint64_t step = 0; step < kSteps; ++step) {
         change(map, content, process * kSteps + step);
         if (step % 40 == 39 || step < 2) cut(pool, content);
+        // The state at the fold becomes durable.
+        if (step % 70 == 60) {
+          cuts_.push_back(content);
+          must(pool.fold_log());
+          durable_ = cuts_.size() - 1;
+        }
       }
       cuts_.push_back(content);
       must(pool.close());

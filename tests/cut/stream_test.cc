@@ -63,6 +63,8 @@ class Stream : public ::testing::Test, protected CutWatch {
     if (at_durable_) at_durable_();
   }
   void brake(bool on) noexcept override { braked_ = on; }
+  void wants_fold() noexcept override {}
+  bool make_space() noexcept override { return false; }
 
   SparseStorage pool_{kBytes};
   SparseStorage dirty_file_{Dirty::bytes_for(kBytes)};

@@ -1,7 +1,8 @@
-// Processes with three threads that change a `buffered` pool, and one that calls sync(), are killed
-// at random moments. After some of the kills the power also fails: the live image is gone, and the
-// next boot has base and log. Each thread's operations must be there up to one of them: after a
-// kill all that were acknowledged, after a power failure all that sync() returned for.
+// Processes with three threads that change a `buffered` pool, one that calls sync(), and in every
+// second round one that folds the log all the time, are killed at random moments. After some of the
+// kills the power also fails: the live image is gone, and the next boot has base and log. Each
+// thread's operations must be there up to one of them: after a kill all that were acknowledged,
+// after a power failure all that sync() returned for.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -88,7 +89,7 @@ class Survive : public ::testing::Test {
     return must(
         pool.map<std::uint64_t, std::string_view>("map", {.engine = chosen_engine().engine}));
   }
-  [[noreturn]] void work() {
+  [[noreturn]] void work(bool folds) {
     Pool pool = open();
     auto map = map_of(pool);
     shared_->ready.store(true);
@@ -103,6 +104,11 @@ class Survive : public ::testing::Test {
         }
       });
     }
+    if (folds) {
+      threads.emplace_back([&] {
+        for (;;) must(pool.fold_log());
+      });
+    }
     for (;;) {
       std::uint64_t ended[kWriters];
       for (int t = 0; t < kWriters; ++t) ended[t] = shared_->progress[t].ended.load();
@@ -112,9 +118,9 @@ class Survive : public ::testing::Test {
     }
   }
   // A process is killed `us` microseconds after it has opened the pool, or before that.
-  void kill_after(int us, bool waits) {
+  void kill_after(int us, bool waits, bool folds) {
     shared_->ready.store(false);
-    const pid_t child = start_child([&] { work(); });
+    const pid_t child = start_child([&] { work(folds); });
     for (int i = 0; waits && !shared_->ready.load() && i < 200'000; ++i) ::usleep(100);
     ::usleep(static_cast<useconds_t>(us));
     ::kill(child, SIGKILL);
@@ -168,7 +174,7 @@ TEST_F(Survive, KillsAndPowerFailures) {
     const std::uint64_t kills = 1 + random.below(3);
     for (std::uint64_t k = 0; k < kills; ++k) {
       const bool waits = k + 1 == kills || random.below(2) == 0;
-      kill_after(static_cast<int>(random.below(waits ? 40'000 : 6'000)), waits);
+      kill_after(static_cast<int>(random.below(waits ? 40'000 : 6'000)), waits, i % 2 == 0);
       if (HasFailure()) return;
     }
     const bool power = random.below(2) == 0;

@@ -1,0 +1,238 @@
+// FoldThread: folds the log of a pool into its base when the log has become long (folding.h).
+//
+// WHAT  A thread waits until the stream of cuts wants a fold. It copies a piece of the pool, waits
+//   for a cut, writes the piece to the base, and so on. The stream goes on meanwhile.
+// INVARIANTS
+//   thread.D1  The log is used under the latch of the stream only.
+//   thread.D2  The watch knows the epoch that the base will have before a mark says so.
+// FAILURE  The stream fails with the error (CutStream::on_fold_failed()). After its resume() the
+//   next fold writes all pages again.
+// WITHOUT A THREAD  run_due() makes a step: a fold begins, a piece, or its end; fold() makes all.
+#pragma once
+
+#include <atomic>  // memory orders
+#include <cstdint>
+#include <utility>
+
+#include "cut/cut_stream.h"
+#include "cut/folding.h"
+#include "platform/timed_event.h"
+
+namespace perdure {
+
+class FoldWatch {
+ public:
+  virtual void on_folding(std::uint64_t epoch) noexcept = 0;
+  virtual void on_folded(std::uint64_t epoch) noexcept = 0;
+  virtual Status copy_page(std::uint64_t page, std::byte* to) noexcept = 0;
+
+ protected:
+  ~FoldWatch() = default;
+};
+
+struct FoldFigures {
+  std::uint64_t folds = 0;
+  std::uint64_t written_bytes = 0;  // to the base
+};
+
+template <class P>
+class FoldThread {
+ public:
+  // Everything must stay valid.
+  FoldThread(CutStream<P>& stream, Folding<P>& folding, EpochLog<P>& log, FoldWatch& watch) noexcept
+      : stream_(stream),
+        folding_(folding),
+        log_(log),
+        watch_(watch),
+        folded_(log.marks().mark().folded) {}
+  FoldThread(const FoldThread&) = delete;
+  FoldThread& operator=(const FoldThread&) = delete;
+  ~FoldThread() { stop(); }
+
+  // Returns false if the system refuses the thread.
+  bool start() noexcept {
+    threaded_ = true;
+    threaded_ = thread_.start(body_);
+    return threaded_;
+  }
+  // Ends the thread; a fold that has begun is given up. Idempotent.
+  void stop() noexcept;
+  void abandon() noexcept { threaded_ = false; }  // in a child of fork
+
+  void wake() noexcept { event_.signal(); }
+  // Of a log that has failed for want of space; the caller has its latch. Returns whether segments
+  // are free now.
+  bool make_space() noexcept;
+  // Without a thread: a step, if a fold is wanted or has begun. Returns whether it did something.
+  bool run_due() noexcept { return !threaded_ && due() && step(); }
+  // Returns when the base has everything that was acknowledged before the call. Errors: those of
+  // the log.
+  Status fold() noexcept;
+  FoldFigures figures() const noexcept {
+    return {.folds = folds_.load(std::memory_order_relaxed),
+            .written_bytes = written_.load(std::memory_order_relaxed)};
+  }
+
+ private:
+  static constexpr std::uint64_t kNap = 1'000'000'000;
+
+  struct Body {
+    FoldThread* thread;
+    void operator()() const { thread->run(); }
+  };
+
+  bool due() const noexcept {
+    const std::uint64_t folded = folded_.load(std::memory_order_relaxed);
+    return folding_.active() || stream_.wants_fold() ||
+           asked_.load(std::memory_order_acquire) > folded;
+  }
+  bool step() noexcept;
+  void set_folded(std::uint64_t epoch) noexcept;
+  Status begin() noexcept;
+  Status write_piece() noexcept;
+  Status end() noexcept;
+  void run() noexcept;
+
+  CutStream<P>& stream_;
+  Folding<P>& folding_;
+  EpochLog<P>& log_;
+  FoldWatch& watch_;
+  typename P::template Atomic<std::uint64_t> folded_;    // epoch that the base has
+  typename P::template Atomic<std::uint64_t> asked_{0};  // for it
+  typename P::template Atomic<std::uint32_t> done_{0};   // changes with folded_ and failures
+  typename P::template Atomic<std::uint64_t> folds_{0};
+  typename P::template Atomic<std::uint64_t> written_{0};
+  typename P::template Atomic<bool> stopped_{false};
+  bool threaded_ = false;
+  typename P::Latch step_latch_;  // of a step; before the latch of the stream
+  typename P::Latch base_latch_;  // of a write to the base; after it
+  TimedEvent event_;
+  typename P::Thread thread_;
+  Body body_{this};
+};
+
+template <class P>
+Status FoldThread<P>::begin() noexcept {
+  // An attempt of a cut that did not succeed may have left a part of an epoch.
+  if (Status s = stream_.sync(); !s.ok()) return s;
+  return stream_.with_log([&] {
+    if (log_.durable().epoch == log_.marks().mark().folded) return Status(StatusCode::not_found);
+    if (!log_.empty()) return Status(StatusCode::busy);
+    Status s = folding_.begin();
+    if (s.ok()) watch_.on_folding(folding_.end_epoch());
+    return s;
+  });
+}
+
+// A piece was copied.
+template <class P>
+Status FoldThread<P>::write_piece() noexcept {
+  if (Status s = stream_.sync(); !s.ok()) return s;
+  if (Status s = stream_.with_log([&] { return folding_.unread(); }); !s.ok()) return s;
+  if (Status s = folding_.read_back(); !s.ok()) return s;
+  if (Status s = stream_.with_log([&] { return folding_.allow(); }); !s.ok()) return s;
+  LatchGuard guard(base_latch_);
+  Status s = folding_.write();
+  written_.store(folding_.written(), std::memory_order_relaxed);
+  return s;
+}
+
+template <class P>
+Status FoldThread<P>::end() noexcept {
+  const std::uint64_t epoch = folding_.end_epoch();
+  Status s = stream_.with_log([&] { return folding_.end(); });
+  if (!s.ok()) return s;
+  set_folded(epoch);
+  stream_.on_folded();
+  return {};
+}
+
+template <class P>
+void FoldThread<P>::set_folded(std::uint64_t epoch) noexcept {
+  watch_.on_folded(epoch);
+  folds_.fetch_add(1, std::memory_order_relaxed);
+  folded_.store(epoch, std::memory_order_release);
+  done_.fetch_add(1, std::memory_order_release);
+  P::unpark(done_);
+}
+
+template <class P>
+bool FoldThread<P>::step() noexcept {
+  LatchGuard guard(step_latch_);
+  Status s;
+  if (!folding_.active()) {
+    s = begin();
+    if (s == StatusCode::not_found) return false;  // nothing to fold
+  } else {
+    const auto content = [this](std::uint64_t page, std::byte* to) {
+      return watch_.copy_page(page, to);
+    };
+    auto copied = folding_.copy(content);
+    if (!copied) {
+      s = std::move(copied.error());
+    } else {
+      s = *copied ? write_piece() : end();
+    }
+  }
+  if (s.ok()) return true;
+  const bool again = s == StatusCode::busy || folding_.stale();
+  stream_.with_log([&] { folding_.cancel(); });
+  if (again) return true;
+  stream_.on_fold_failed(std::move(s));
+  asked_.store(0, std::memory_order_relaxed);  // every caller gets the error, or asks again
+  done_.fetch_add(1, std::memory_order_release);
+  P::unpark(done_);
+  return false;
+}
+
+template <class P>
+Status FoldThread<P>::fold() noexcept {
+  if (Status s = stream_.sync(); !s.ok()) return s;
+  const std::uint64_t wanted = stream_.with_log([&] { return log_.durable().epoch; });
+  for (;;) {
+    const std::uint32_t seen = done_.load(std::memory_order_acquire);
+    if (folded_.load(std::memory_order_acquire) >= wanted) return {};
+    if (Status s = stream_.failure(); !s.ok()) return s;
+    std::uint64_t asked = asked_.load(std::memory_order_relaxed);
+    while (asked < wanted &&
+           !asked_.compare_exchange_weak(asked, wanted, std::memory_order_seq_cst)) {
+    }
+    if (threaded_) {
+      event_.signal();
+      P::park(done_, seen);
+    } else {
+      (void)step();
+    }
+  }
+}
+
+// A piece that is written later finds that the log has failed, and is not written.
+template <class P>
+bool FoldThread<P>::make_space() noexcept {
+  LatchGuard guard(base_latch_);
+  const std::uint64_t epoch = log_.durable().epoch;
+  watch_.on_folding(epoch);
+  const auto done = log_.fold_durable();
+  if (!done || !*done) return false;
+  set_folded(epoch);
+  return true;
+}
+
+template <class P>
+void FoldThread<P>::run() noexcept {
+  while (!stopped_.load(std::memory_order_acquire)) {
+    const std::uint32_t seen = event_.seen();
+    if (!due() || !step()) event_.wait(seen, kNap);
+  }
+}
+
+template <class P>
+void FoldThread<P>::stop() noexcept {
+  stopped_.store(true, std::memory_order_release);
+  event_.signal();
+  if (std::exchange(threaded_, false)) thread_.join();
+  stopped_.store(false, std::memory_order_release);
+  stream_.with_log([&] { folding_.cancel(); });
+}
+
+}  // namespace perdure
