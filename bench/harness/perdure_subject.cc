@@ -351,12 +351,21 @@ Footprint PerdureSubject<K, V>::footprint() {
   const MapStats map = in_order() != nullptr ? in_order()->stats() : map_->stats();
   const auto pool = pool_->stats();
   if (!pool) return {};  // there is no memory for a few hundred bytes
+  std::optional<CutCosts> cuts;
+  if (pool->log_bound_bytes != 0) {
+    cuts = CutCosts{.cuts = pool->cuts,
+                    .log_bytes = pool->log_written_bytes,
+                    .folds = pool->folds,
+                    .fold_bytes = pool->fold_written_bytes,
+                    .longest_stop_ns = pool->longest_stop_ns};
+  }
   // The pool has no other map: all DRAM of the heap is this map's.
   return {.entries = map.entries,
           .pm_bytes = pool->assigned_bytes,
           .dram_bytes = map.dram_bytes + pool->heap_dram_bytes,
           .load_factor = map.load_factor,
-          .resizes = {map.resizes.begin(), map.resizes.end()}};
+          .resizes = {map.resizes.begin(), map.resizes.end()},
+          .cuts = cuts};
 }
 
 }  // namespace

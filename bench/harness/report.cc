@@ -132,6 +132,23 @@ std::string or_dash(const std::optional<double>& value, int digits) {
 
 }  // namespace
 
+Json cuts_json(const CutCosts& cuts) {
+  return {{"count", cuts.cuts},
+          {"log_bytes", cuts.log_bytes},
+          {"folds", cuts.folds},
+          {"fold_bytes", cuts.fold_bytes},
+          {"longest_stop_ns", cuts.longest_stop_ns}};
+}
+
+std::string cuts_row(const CutCosts& cuts) {
+  constexpr double kMillion = 1e6;
+  return fmt::format(
+      "cuts: {}, {:.0f} MB of log; folds: {}, {:.0f} MB; longest stop of all stores {:.3f} ms\n",
+      cuts.cuts, static_cast<double>(cuts.log_bytes) / kMillion, cuts.folds,
+      static_cast<double>(cuts.fold_bytes) / kMillion,
+      static_cast<double>(cuts.longest_stop_ns) / kMillion);
+}
+
 Json to_json(const Calibration& calibration) {
   return {{"persist_ns", rounded(calibration.persist_ns, 2)},
           {"load_ns", rounded(calibration.load_ns, 2)},
@@ -173,6 +190,7 @@ Json to_json(const RunResult& result, const BenchOptions& options) {
       {"reopen_killed_seconds", optional_json(result.reopen_killed_seconds, 6)},
       {"first_lookup_seconds", optional_json(result.first_lookup_seconds, 6)},
       {"missing", result.missing}};
+  if (footprint.cuts) json["cuts"] = cuts_json(*footprint.cuts);
   if (result.unexpected != 0) json["unexpected"] = result.unexpected;
   return json;
 }
@@ -212,6 +230,7 @@ std::string table(const RunResult& result, const BenchOptions& options) {
                       or_dash(per(footprint.pm_bytes, footprint.entries), 1),
                       or_dash(per(footprint.dram_bytes, footprint.entries), 1),
                       or_dash(footprint.load_factor, 3));
+  if (footprint.cuts) text += cuts_row(*footprint.cuts);
   if (result.reopen_clean_seconds) {
     text += fmt::format(
         "close: {} s; open: {} s after it, {} s after kill -9, first lookup after {} s\n",

@@ -103,12 +103,22 @@ class Session {
 };
 
 // The space of a store. Absent: the engine cannot tell.
+// Of a pool with durability `buffered`: what its cuts have cost.
+struct CutCosts {
+  std::uint64_t cuts = 0;
+  std::uint64_t log_bytes = 0;  // written
+  std::uint64_t folds = 0;
+  std::uint64_t fold_bytes = 0;       // written to the pool's file by them
+  std::uint64_t longest_stop_ns = 0;  // of all stores
+};
+
 struct Footprint {
   std::uint64_t entries = 0;
   std::optional<std::uint64_t> pm_bytes = {};  // persistent: assigned extents, or files
   std::optional<std::uint64_t> dram_bytes = {};
   std::optional<double> load_factor = {};
   std::vector<ResizeStats> resizes = {};  // the last resizes of a hash table
+  std::optional<CutCosts> cuts = {};
 };
 
 class Subject {

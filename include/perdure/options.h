@@ -75,7 +75,7 @@ enum class OnLag : std::uint8_t {
   // Mutations wait while a cut is being written and the last durable one is older than two
   // intervals and the time that it took, of which 100 ms count at most.
   throttle,
-  report,  // nothing waits, and the lag grows: PoolStats::lag_ns
+  report,  // the lag grows: PoolStats::lag_ns. Mutations wait only for the bound of the log
 };
 
 // What happens to mutations of a `buffered` pool after its log could not be written.

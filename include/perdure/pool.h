@@ -234,8 +234,8 @@ class Pool {
   // Runs one step, about a millisecond at most, of the pool's background work (a rehash or a sweep)
   // on the calling thread. Returns false if there was none; phast has none. For pools opened with
   // background_threads = 0; in others it helps the threads. In such a pool with durability
-  // `buffered` a step can be a cut, which waits for the disk. Work that is left at close()
-  // continues after the next open.
+  // `buffered` a step can be a cut or a piece of a fold, which wait for the disk. Work that is left
+  // at close() continues after the next open.
   Expected<bool> run_background();
 
   // Closes the pool, also if it returns an error: the file is unmapped and unlocked. Afterwards its

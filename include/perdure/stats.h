@@ -138,7 +138,7 @@ struct PoolStats {
   std::uint64_t cuts = 0;       // since the open; with those that had nothing to write
   std::uint64_t log_bytes = 0;  // that the log took on the disk at the last cut
   std::uint64_t log_written_bytes = 0;  // from the open to the last cut
-  // Mutations wait while more than that of the log is needed (BufferedOptions::log_bytes).
+  // Mutations wait while so much of the log is needed (BufferedOptions::log_bytes).
   std::uint64_t log_bound_bytes = 0;
   std::uint64_t folds = 0;               // of the log into the pool's file, since the open
   std::uint64_t fold_written_bytes = 0;  // to the pool's file by them

@@ -130,6 +130,8 @@ class CutStream {
   bool wants_fold() const noexcept {
     return !failed() && used_.load(std::memory_order_relaxed) >= fold_at();
   }
+  // Whether a cut would have nothing to write.
+  bool rests() const noexcept { return dirty_.empty() && log_.empty(); }
   // A fold has ended.
   void on_folded() noexcept;
   // It has failed: as if a cut had.
@@ -179,14 +181,16 @@ class CutStream {
     return shape_.log_bytes != 0 ? shape_.log_bytes : std::max(1_GiB, pool_.size() / 4);
   }
   // A fold writes at most the pool. So it pays once the log is as long, and needs time until the
-  // bound.
+  // bound. It does not free the segment that is written.
   std::uint64_t fold_at() const noexcept {
-    return std::min(bound() / 4 * 3, std::max(pool_.size(), kLeastFold));
+    const std::uint64_t least = std::max(kLeastFold, 4 * log_.segment_bytes());
+    return std::min(bound() / 4 * 3, std::max(pool_.size(), least));
   }
   bool full() const noexcept { return used_.load(std::memory_order_relaxed) >= bound(); }
   void see_log() noexcept {
+    const bool wanted = wants_fold();
     used_.store(log_.used_bytes(), std::memory_order_relaxed);
-    if (wants_fold()) watch_.wants_fold();
+    if (!wanted && wants_fold()) watch_.wants_fold();
   }
 
   Cutter<P> cutter_;
@@ -244,8 +248,9 @@ template <class P>
 Status CutStream<P>::write(std::uint64_t began) noexcept {
   if (!log_.failure().ok()) return Status(log_.failure());
   if (!log_.empty()) {
-    if (Status s = log_.commit(pool_.size(), P::unix_ns()); !s.ok()) return s;
-    watch_.on_durable(log_.durable());  // stream.T3
+    Status s = log_.commit(pool_.size(), P::unix_ns());
+    watch_.on_durable(log_.durable());  // stream.T3; an epoch may count also after an error
+    if (!s.ok()) return s;
   }
   cutter_.settle();
   durable_at_.store(began, std::memory_order_relaxed);
@@ -391,6 +396,7 @@ bool CutStream<P>::rest() noexcept {
   } else {
     (void)fail_with(std::move(s));
   }
+  see_log();
   // Mutations may have waited since the last cut, and there is nothing left to wait for but a fold.
   watch_.brake(!refusal().ok() || full());
   tell();

@@ -16,7 +16,8 @@
 //       lines that have changed since the last one that counts.
 //   log.E4  An epoch is needed until the base has it, or an epoch that counts and is followed by
 //       another one replaces it. Until then its segments stay.
-//   log.E5  pages() has every page with a line of an epoch after the last fold began.
+//   log.E5  pages() has every page with a line of an epoch after the last fold began. If that fold
+//       has not ended, it has the pages since the one before, until cancel_fold().
 //   log.E6  A part fits into a segment, and a batch into the buffer.
 // OPERATIONS
 //   begin      of a base without a log, or a closed one: the folder, and "open" in the mark.
@@ -120,6 +121,7 @@ class EpochLog {
   // Bytes of all segments, and of those that are needed until a fold has ended.
   std::uint64_t bytes() const noexcept { return segments_.bytes(); }
   std::uint64_t used_bytes() const noexcept { return segments_.used_bytes(); }
+  std::uint64_t segment_bytes() const noexcept { return shape_.segment_bytes; }
   // Bytes of parts that were written.
   std::uint64_t written() const noexcept { return written_; }
   // After a failure. The next epoch must get all lines that changed since durable().
@@ -302,6 +304,8 @@ template <class P>
 void EpochLog<P>::resume() noexcept {
   failure_ = {};
   segments_.leave(epoch_ + 1);
+  // The base may have an error that another file has seen: a mark must not fail because of it.
+  (void)files_.sync(base_);
   if (P::runs("log.resume.term"_site)) term_ = 0;
   owes_ = true;
   part_ = 0;
@@ -478,6 +482,7 @@ template <class P>
 Status EpochLog<P>::end_fold(const FoldEnd& end) noexcept {
   if (Status s = still(end); !s.ok()) return s;
   if (Status s = write_folded(end.epoch, end.pool_bytes); !s.ok()) return s;
+  segments_.release();  // the base has what a process before has left
   segments_.free_up_to(end.epoch.epoch);
   return {};
 }
@@ -485,8 +490,12 @@ Status EpochLog<P>::end_fold(const FoldEnd& end) noexcept {
 // After a failure an epoch may be whole that does not count.
 template <class P>
 Expected<bool> EpochLog<P>::fold_durable() noexcept {
-  if (replaces_ || closing_ || durable_.epoch == marks_.mark().folded) return false;
+  if (replaces_ || closing_) return false;
   segments_.leave(epoch_ + 1);
+  if (durable_.epoch == marks_.mark().folded) {
+    segments_.free_all(durable_.epoch);  // they have attempts that failed
+    return false;
+  }
   LogReader<P> read(files_, folder_);
   if (Status s = read.scan(marks_.mark()); !s.ok()) return fail(std::move(s));
   if (!read.has(durable_)) {

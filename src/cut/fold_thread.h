@@ -6,7 +6,7 @@
 //   thread.D1  The log is used under the latch of the stream only.
 //   thread.D2  The watch knows the epoch that the base will have before a mark says so.
 // FAILURE  The stream fails with the error (CutStream::on_fold_failed()). After its resume() the
-//   next fold writes all pages again.
+//   next fold writes all pages again. If memory is short, the fold is tried again a second later.
 // WITHOUT A THREAD  run_due() makes a step: a fold begins, a piece, or its end; fold() makes all.
 #pragma once
 
@@ -57,16 +57,20 @@ class FoldThread {
   }
   // Ends the thread; a fold that has begun is given up. Idempotent.
   void stop() noexcept;
-  void abandon() noexcept { threaded_ = false; }  // in a child of fork
+  // In a child of fork. The parent may have had the latches.
+  void abandon() noexcept {
+    threaded_ = false;
+    abandoned_ = true;
+  }
 
   void wake() noexcept { event_.signal(); }
   // Of a log that has failed for want of space; the caller has its latch. Returns whether segments
   // are free now.
   bool make_space() noexcept;
   // Without a thread: a step, if a fold is wanted or has begun. Returns whether it did something.
-  bool run_due() noexcept { return !threaded_ && due() && step(); }
+  bool run_due() noexcept;
   // Returns when the base has everything that was acknowledged before the call. Errors: those of
-  // the log.
+  // the log, out_of_memory.
   Status fold() noexcept;
   FoldFigures figures() const noexcept {
     return {.folds = folds_.load(std::memory_order_relaxed),
@@ -86,8 +90,14 @@ class FoldThread {
     return folding_.active() || stream_.wants_fold() ||
            asked_.load(std::memory_order_acquire) > folded;
   }
-  bool step() noexcept;
+  // The caller has the latch of steps. not_found: there is nothing to fold.
+  Status step() noexcept;
+  Status try_step() noexcept;
   void set_folded(std::uint64_t epoch) noexcept;
+  void tell() noexcept {
+    done_.fetch_add(1, std::memory_order_release);
+    P::unpark(done_);
+  }
   Status begin() noexcept;
   Status write_piece() noexcept;
   Status end() noexcept;
@@ -99,11 +109,13 @@ class FoldThread {
   FoldWatch& watch_;
   typename P::template Atomic<std::uint64_t> folded_;    // epoch that the base has
   typename P::template Atomic<std::uint64_t> asked_{0};  // for it
+  typename P::template Atomic<std::uint64_t> short_{0};  // attempts without enough memory
   typename P::template Atomic<std::uint32_t> done_{0};   // changes with folded_ and failures
   typename P::template Atomic<std::uint64_t> folds_{0};
   typename P::template Atomic<std::uint64_t> written_{0};
   typename P::template Atomic<bool> stopped_{false};
   bool threaded_ = false;
+  bool abandoned_ = false;
   typename P::Latch step_latch_;  // of a step; before the latch of the stream
   typename P::Latch base_latch_;  // of a write to the base; after it
   TimedEvent event_;
@@ -113,6 +125,10 @@ class FoldThread {
 
 template <class P>
 Status FoldThread<P>::begin() noexcept {
+  const auto nothing = [&] {
+    return stream_.rests() && log_.durable().epoch == log_.marks().mark().folded;
+  };
+  if (stream_.with_log(nothing)) return StatusCode::not_found;
   // An attempt of a cut that did not succeed may have left a part of an epoch.
   if (Status s = stream_.sync(); !s.ok()) return s;
   return stream_.with_log([&] {
@@ -140,59 +156,62 @@ Status FoldThread<P>::write_piece() noexcept {
 template <class P>
 Status FoldThread<P>::end() noexcept {
   const std::uint64_t epoch = folding_.end_epoch();
-  Status s = stream_.with_log([&] { return folding_.end(); });
-  if (!s.ok()) return s;
-  set_folded(epoch);
-  stream_.on_folded();
-  return {};
+  Status s = stream_.with_log([&] {
+    Status ended = folding_.end();
+    if (ended.ok()) set_folded(epoch);
+    return ended;
+  });
+  if (s.ok()) stream_.on_folded();
+  return s;
 }
 
+// The caller has the latch of the stream.
 template <class P>
 void FoldThread<P>::set_folded(std::uint64_t epoch) noexcept {
   watch_.on_folded(epoch);
   folds_.fetch_add(1, std::memory_order_relaxed);
   folded_.store(epoch, std::memory_order_release);
-  done_.fetch_add(1, std::memory_order_release);
-  P::unpark(done_);
+  tell();
 }
 
 template <class P>
-bool FoldThread<P>::step() noexcept {
-  LatchGuard guard(step_latch_);
-  Status s;
-  if (!folding_.active()) {
-    s = begin();
-    if (s == StatusCode::not_found) return false;  // nothing to fold
-  } else {
-    const auto content = [this](std::uint64_t page, std::byte* to) {
-      return watch_.copy_page(page, to);
-    };
-    auto copied = folding_.copy(content);
-    if (!copied) {
-      s = std::move(copied.error());
-    } else {
-      s = *copied ? write_piece() : end();
-    }
-  }
-  if (s.ok()) return true;
+Status FoldThread<P>::try_step() noexcept {
+  if (!folding_.active()) return begin();
+  const auto content = [this](std::uint64_t page, std::byte* to) {
+    return watch_.copy_page(page, to);
+  };
+  auto copied = folding_.copy(content);
+  if (!copied) return std::move(copied.error());
+  return *copied ? write_piece() : end();
+}
+
+template <class P>
+Status FoldThread<P>::step() noexcept {
+  Status s = try_step();
+  if (s.ok() || s == StatusCode::not_found) return s;
   const bool again = s == StatusCode::busy || folding_.stale();
   stream_.with_log([&] { folding_.cancel(); });
-  if (again) return true;
-  stream_.on_fold_failed(std::move(s));
+  if (again && !folding_.active()) return {};
   asked_.store(0, std::memory_order_relaxed);  // every caller gets the error, or asks again
-  done_.fetch_add(1, std::memory_order_release);
-  P::unpark(done_);
-  return false;
+  if (s == StatusCode::out_of_memory) {
+    short_.fetch_add(1, std::memory_order_release);  // the log is well: later
+  } else {
+    stream_.on_fold_failed(Status(s));
+  }
+  tell();
+  return s;
 }
 
 template <class P>
 Status FoldThread<P>::fold() noexcept {
   if (Status s = stream_.sync(); !s.ok()) return s;
   const std::uint64_t wanted = stream_.with_log([&] { return log_.durable().epoch; });
+  const std::uint64_t before = short_.load(std::memory_order_acquire);
   for (;;) {
     const std::uint32_t seen = done_.load(std::memory_order_acquire);
     if (folded_.load(std::memory_order_acquire) >= wanted) return {};
     if (Status s = stream_.failure(); !s.ok()) return s;
+    if (short_.load(std::memory_order_acquire) != before) return StatusCode::out_of_memory;
     std::uint64_t asked = asked_.load(std::memory_order_relaxed);
     while (asked < wanted &&
            !asked_.compare_exchange_weak(asked, wanted, std::memory_order_seq_cst)) {
@@ -201,9 +220,17 @@ Status FoldThread<P>::fold() noexcept {
       event_.signal();
       P::park(done_, seen);
     } else {
+      LatchGuard guard(step_latch_);
       (void)step();
     }
   }
+}
+
+template <class P>
+bool FoldThread<P>::run_due() noexcept {
+  if (threaded_) return false;
+  LatchGuard guard(step_latch_);
+  return due() && step().ok();
 }
 
 // A piece that is written later finds that the log has failed, and is not written.
@@ -221,13 +248,19 @@ bool FoldThread<P>::make_space() noexcept {
 template <class P>
 void FoldThread<P>::run() noexcept {
   while (!stopped_.load(std::memory_order_acquire)) {
-    const std::uint32_t seen = event_.seen();
-    if (!due() || !step()) event_.wait(seen, kNap);
+    std::uint32_t seen = event_.seen();
+    if (due()) {
+      LatchGuard guard(step_latch_);
+      if (step().ok()) continue;
+      seen = event_.seen();  // its own cut may have wanted a fold
+    }
+    event_.wait(seen, kNap);
   }
 }
 
 template <class P>
 void FoldThread<P>::stop() noexcept {
+  if (abandoned_) return;
   stopped_.store(true, std::memory_order_release);
   event_.signal();
   if (std::exchange(threaded_, false)) thread_.join();

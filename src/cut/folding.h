@@ -94,6 +94,7 @@ class Folding {
   bool allowed_ = false;      // to write them
   bool whole_ = false;        // all pages of the fold were written
   EpochId upto_;              // was durable when unread_ was taken
+  layout::BaseMark mark_{};   // at that time
   std::uint64_t written_ = 0;
   std::unique_ptr<std::byte[]> buffer_;
   std::unique_ptr<std::uint64_t[]> numbers_;
@@ -137,6 +138,7 @@ template <class P>
 Status Folding<P>::unread() noexcept {
   while (!unread_.empty()) (void)unread_.pop_back();
   upto_ = log_.durable();
+  mark_ = log_.marks().mark();
   for (const auto& range : log_.segments().unread()) {
     if (range.from == range.to) continue;
     if (!unread_.push_back(range)) return StatusCode::out_of_memory;
@@ -148,7 +150,7 @@ template <class P>
 Status Folding<P>::read_back() noexcept {
   LogReader<P> reader(files_, folder_);
   for (const auto& range : unread_) {
-    Status s = reader.read_back(log_.marks().mark(), range.number, range.from, range.to);
+    Status s = reader.read_back(mark_, range.number, range.from, range.to);
     if (!s.ok()) return s;
   }
   return {};

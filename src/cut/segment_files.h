@@ -6,8 +6,8 @@
 //   log.S1  A segment has its head before it has its name, and its name before the mark of the base
 //       names it; all that before its first part. Each is durable before the next.
 //   log.S2  A segment is used again or removed only if no epoch in it is needed, and those of a
-//       process before only once an epoch of this one counts. So it is never the one that the mark
-//       names.
+//       process before only once an epoch of this one counts, or the base has all of theirs; and
+//       never the one that the mark names.
 //   log.S3  When a segment has no room for the next part of an epoch, the parts in it become
 //       durable before that part is written.
 //   log.S4  unread() has what is durable in the segments of this process that are needed, and was

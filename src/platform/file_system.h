@@ -11,7 +11,8 @@
 //
 // Errors: every message names the path. not_found, exists, pool_full (no space), invalid_argument
 //   (a path that is too long), io.
-// Thread safety: distinct files may be used from distinct threads.
+// Thread safety: distinct files may be used from distinct threads. So may the base of a log for
+//   write(), allocate(), sync() and size(), which RealFileSystem leaves to the kernel.
 #pragma once
 
 #include <cstddef>

@@ -42,6 +42,7 @@ class Explorer {
   }
 
   void judge(const SimFileSystem& files, const std::string& path) {
+    if (report_.failures != 0) return;
     ++report_.points;
     std::set<std::uint64_t> seen;
     std::uint64_t number = 0;
@@ -50,6 +51,7 @@ class Explorer {
       if (!seen.insert(image.fingerprint()).second) continue;
       const std::string name = path + ".i" + std::to_string(number++);
       if (wanted(name)) judge_image(image, name);
+      if (report_.failures != 0) return;
     }
   }
 

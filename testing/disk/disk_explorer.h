@@ -31,8 +31,8 @@ struct DiskReport {
   std::uint64_t points = 0;
   std::uint64_t images = 0;
   std::uint64_t second_images = 0;  // of failures during a recovery; they count in `images`, too
-  std::uint64_t failures = 0;
-  std::string first_failure;  // "p12.i5: the message"
+  std::uint64_t failures = 0;       // nothing is judged after the first
+  std::string first_failure;        // "p12.i5: the message"
 };
 
 // `verdict` recovers from an image. Returns what is wrong, or nothing. It is called while

@@ -213,6 +213,33 @@ TEST_F(Buffered, ManyThreadsShareACut) {
   must(pool.close());
 }
 
+// The parent's threads may have the latches of cuts and folds.
+TEST_F(Buffered, AChildLeavesThePoolToItsParent) {
+  Pool pool = must(Pool::open(path(), buffered(1)));
+  fill_pool(pool);
+  std::atomic<bool> over{false};
+  std::thread folds([&] {
+    while (!over.load()) must(pool.fold_log());
+  });
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = start_child([&] {
+      ::alarm(20);  // kills a child that hangs
+      {
+        const Pool gone = std::move(pool);
+      }
+      ::_exit(0);
+    });
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
+  over.store(true);
+  folds.join();
+  must(pool.close());
+  Pool again = must(Pool::open(path(), as_it_was()));
+  EXPECT_EQ(wrong_content(again), "");
+}
+
 TEST_F(Buffered, WithoutAThreadCallersMakeTheCuts) {
   PoolOptions options = buffered(1);
   options.background_threads = 0;

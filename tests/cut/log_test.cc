@@ -60,7 +60,7 @@ TEST(Log, KeepsThemAfterAFailureOfEachCall) {
   const std::uint64_t calls = history.calls;
   EXPECT_GT(calls, 120);
   std::uint64_t images = 0;
-  for (std::uint64_t call = 1; call <= calls; call += scaled(1, 35, 90)) {
+  for (std::uint64_t call = 1; call <= calls; call += scaled(1, 50, 120)) {
     for (const bool forgets : {false, true}) {
       const DiskReport report = explore({.failing_call = call, .forgets = forgets}, history);
       ASSERT_EQ(report.failures, 0) << "call " << call << ": " << report.first_failure;
@@ -79,7 +79,7 @@ TEST(Log, KeepsThemIfTheProcessIsKilledBeforeACall) {
   (void)explore({}, history);
   const std::uint64_t calls = history.calls;
   std::uint64_t images = 0;
-  for (std::uint64_t call = 1; call <= calls; call += scaled(1, 35, 90)) {
+  for (std::uint64_t call = 1; call <= calls; call += scaled(1, 50, 120)) {
     const DiskReport report = explore({.killed_at = call}, history);
     ASSERT_EQ(report.failures, 0) << "call " << call << ": " << report.first_failure;
     images += report.images;

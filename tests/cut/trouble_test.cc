@@ -34,6 +34,8 @@ class Disk final : public FileSystem {
   void be_full(bool full) { full_ = full; }
   // Writes to the file at this path fail, but for marks; "": none.
   void break_file(const std::string& path) { broken_ = path.empty() ? 0 : inode_of(path); }
+  // They wait until it is another file.
+  void hold_file(const std::string& path) { held_ = path.empty() ? 0 : inode_of(path); }
   std::uint64_t calls() const { return calls_; }
   bool has_failed() const { return failing_ != 0 && calls_ >= failing_; }
 
@@ -47,6 +49,7 @@ class Disk final : public FileSystem {
     return files_.read(file, to, n, at);
   }
   Status write(File file, const void* bytes, std::size_t n, std::uint64_t at) noexcept override {
+    while (held_ != 0 && n >= kPage && inode_of(file) == held_) ::usleep(1000);
     if (broken_ != 0 && n >= kPage && inode_of(file) == broken_) return error();
     return fails() ? error() : files_.write(file, bytes, n, at);
   }
@@ -102,6 +105,7 @@ class Disk final : public FileSystem {
   std::atomic<std::uint32_t> us_{0};
   std::atomic<bool> full_{false};
   std::atomic<ino_t> broken_{0};
+  std::atomic<ino_t> held_{0};
 };
 
 class Trouble : public ::testing::Test {
@@ -233,6 +237,77 @@ TEST_F(Trouble, TheLogStaysWithinItsBound) {
   auto map = later(pool);
   expect_last_of(map, n);
   expect_sound(pool);
+}
+
+// A base that takes nothing: writers wait at the bound, whatever on_lag says, and then go on.
+TEST_F(Trouble, AtTheBoundMutationsWaitForAFold) {
+  skip_if_versions_are_kept();
+  if (IsSkipped()) return;
+  PoolOptions bounded = larger(32_MiB);
+  bounded.buffered.on_lag = OnLag::report;
+  Pool pool = must(PoolImpl::open_in(disk_, path_, bounded));
+  auto map = later(pool);
+  put_until(map, 0, [] { return true; });
+  must(pool.sync());
+  disk_.hold_file(path_);
+  std::atomic<std::uint64_t> n{1};
+  std::atomic<bool> over{false};
+  std::thread writer([&] {
+    while (!over.load()) must(map.put(n.load() % kMany, n.load())), ++n;
+  });
+  // It waits if it makes no progress for a while.
+  std::uint64_t before = 0;
+  for (int i = 0; i < 300 && before != n.load(); ++i) {
+    before = n.load();
+    ::usleep(100'000);
+  }
+  EXPECT_EQ(n.load(), before);
+  EXPECT_GE(must(pool.stats()).log_bytes, 32_MiB);
+  EXPECT_LE(must(pool.stats()).log_bytes, 32_MiB + 12_MiB);
+  disk_.hold_file("");
+  for (int i = 0; i < 3000 && n.load() < before + 1000; ++i) ::usleep(10'000);
+  EXPECT_GE(n.load(), before + 1000);
+  over.store(true);
+  writer.join();
+  must(pool.close());
+}
+
+// Nothing is cut and folded where nothing changes, in a pool of the usual size, too.
+TEST_F(Trouble, APoolThatRestsDoesNothing) {
+  Pool pool =
+      must(Pool::open(path_, {.durability = Durability::buffered, .buffered = {.interval_ms = 5}}));
+  auto map = later(pool);
+  must(map.put(1, 1));
+  must(pool.sync());
+  ::usleep(50'000);
+  const PoolStats before = must(pool.stats());
+  ::usleep(200'000);
+  EXPECT_EQ(must(pool.stats()).cuts, before.cuts);
+  EXPECT_EQ(must(pool.stats()).folds, 0U);
+  must(pool.fold_log());
+  ::usleep(50'000);
+  EXPECT_EQ(must(pool.stats()).folds, 1U);
+  must(pool.close());
+}
+
+// Without threads run_background() folds, piece by piece.
+TEST_F(Trouble, WithoutThreadsRunBackgroundFolds) {
+  skip_if_versions_are_kept();
+  if (IsSkipped()) return;
+  PoolOptions alone = larger(32_MiB);
+  alone.background_threads = 0;
+  Pool pool = must(PoolImpl::open_in(disk_, path_, alone));
+  auto map = later(pool);
+  std::uint64_t steps = 0;
+  const std::uint64_t n = put_until(map, 0, [&] {
+    while (must(pool.run_background())) ++steps;
+    return must(pool.stats()).folds != 0;
+  });
+  EXPECT_GT(steps, 3U);
+  must(pool.close());
+  Pool again = must(Pool::open(path_, {}));
+  auto found = later(again);
+  expect_last_of(found, n);
 }
 
 // A log without space for an epoch is folded by itself, and nothing else is noticed.
