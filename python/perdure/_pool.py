@@ -30,6 +30,11 @@ class Pool:
     - `allow_damage`: with "read_only", open a damaged pool, so that check() can report the damage
     - `handle_sigbus`: if another process cuts the file short, raise PoisonedError instead of a
       signal
+    - only for "buffered": `interval`, seconds between two durable cuts; `log_bytes`, the bound of
+      the log (0: 1 GiB, or a quarter of a larger pool); `memory_directory`, where the live image
+      lies, such as "/dev/shm" (None: beside the pool); `on_lag`, if the disk is too slow: changes
+      wait ("throttle"), or the lag grows ("report"); `on_log_failure`, if it fails: changes raise
+      IoError ("refuse"), or go on ("serve")
 
     Messages of the pool go to the logger "perdure" of the module logging, when a call of the pool
     returns.
@@ -47,9 +52,12 @@ class Pool:
     def __init__(self, path: str | bytes | os.PathLike[Any], *, mode: str = "open_or_create",
                  durability: str = "auto", max_size: int = 64 * GIB, recovery_threads: int = 0,
                  background_threads: int = 1, accept_untrusted: bool = False,
-                 allow_damage: bool = False, handle_sigbus: bool = False) -> None:
+                 allow_damage: bool = False, handle_sigbus: bool = False, interval: float = 0.1,
+                 log_bytes: int = 0, memory_directory: str | bytes | os.PathLike[Any] | None = None,
+                 on_lag: str = "throttle", on_log_failure: str = "refuse") -> None:
         self._base = _core._Pool(path, mode, durability, max_size, recovery_threads,
-                                 background_threads, accept_untrusted, allow_damage, handle_sigbus)
+                                 background_threads, accept_untrusted, allow_damage, handle_sigbus,
+                                 interval, log_bytes, memory_directory, on_lag, on_log_failure)
         self._map_mode = "read_only" if mode == "read_only" else "open_or_create"
 
     __reduce_ex__ = _refuse_pickle
@@ -94,6 +102,25 @@ class Pool:
         """Writes the whole file back: all that was acknowledged before survives a power failure."""
         self._base.sync()
 
+    def epoch(self) -> int:
+        """Returns the number of the next durable cut of a "buffered" pool: it will have everything
+        that was acknowledged before the call."""
+        return self._base.epoch()
+
+    def wait_durable(self, epoch: int) -> None:
+        """Returns when that cut, or a later one, survives a power failure. Any number of threads
+        share one write to the disk."""
+        self._base.wait_durable(epoch)
+
+    def resume_log(self) -> None:
+        """After the log of a "buffered" pool could not be written: tries again."""
+        self._base.resume_log()
+
+    def fold_log(self) -> None:
+        """Brings the log of a "buffered" pool into the pool's file. The pool does it by itself
+        before the log is too long."""
+        self._base.fold_log()
+
     def compact(self) -> int:
         """Gives free space back to the file system, and returns the number of bytes."""
         return self._base.compact()
@@ -104,7 +131,8 @@ class Pool:
         return self._base.check(deep)
 
     def stats(self) -> dict[str, Any]:
-        """Returns sizes in bytes, and figures of each map. May read every map."""
+        """Returns sizes in bytes, and figures of each map. May read every map. "buffered": what the
+        cuts of such a pool do, and "lag_seconds", what a power failure now would undo at most."""
         return self._base.stats()
 
     def info(self) -> dict[str, Any]:

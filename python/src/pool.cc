@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "maps.h"
@@ -77,27 +78,63 @@ std::string path_of(nb::handle path) {
   return {PyBytes_AS_STRING(bytes), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes))};
 }
 
+// Of the seconds between two cuts.
+std::uint32_t milliseconds_of(double seconds) {
+  const double ms = std::round(seconds * 1000);
+  if (ms >= 1 && ms <= 3'600'000) return static_cast<std::uint32_t>(ms);
+  raise_invalid("interval is 0.001 to 3600 seconds");
+}
+
+nb::dict cuts_of(const PoolStats& stats) {
+  nb::dict cuts;
+  cuts["lag_seconds"] = static_cast<double>(stats.lag_ns) * 1e-9;
+  cuts["cuts"] = stats.cuts;
+  cuts["longest_stop_seconds"] = static_cast<double>(stats.longest_stop_ns) * 1e-9;
+  cuts["log_bytes"] = stats.log_bytes;
+  cuts["log_bound_bytes"] = stats.log_bound_bytes;
+  cuts["log_written_bytes"] = stats.log_written_bytes;
+  cuts["folds"] = stats.folds;
+  cuts["fold_written_bytes"] = stats.fold_written_bytes;
+  cuts["log_failed_at"] = nb::none();
+  if (stats.log_failed_unix_ns != 0)
+    cuts["log_failed_at"] = static_cast<double>(stats.log_failed_unix_ns) * 1e-9;
+  return cuts;
+}
+
 class PyPool {
  public:
   PyPool(nb::handle path, const std::string& mode, const std::string& durability,
          std::uint64_t max_size, std::uint32_t recovery_threads, std::uint32_t background_threads,
-         bool accept_untrusted, bool allow_damage, bool handle_sigbus) {
+         bool accept_untrusted, bool allow_damage, bool handle_sigbus, double interval,
+         std::uint64_t log_bytes, nb::handle memory_directory, const std::string& on_lag,
+         const std::string& on_log_failure) {
+    const std::string memory = memory_directory.is_none() ? "" : path_of(memory_directory);
     auto messages = std::make_shared<Messages>();
-    PoolOptions options{.mode = mode_of(mode),
-                        .handle_sigbus = handle_sigbus,
-                        .allow_damage = allow_damage,
-                        .accept_untrusted = accept_untrusted,
-                        .durability = named<Durability>(durability, "durability",
-                                                        {{"auto", Durability::automatic},
-                                                         {"process", Durability::process},
-                                                         {"buffered", Durability::buffered},
-                                                         {"power", Durability::power},
-                                                         {"emulated", Durability::emulated}}),
-                        .max_size = max_size,
-                        .log = &Messages::add,
-                        .log_context = messages.get(),
-                        .recovery_threads = recovery_threads,
-                        .background_threads = background_threads};
+    PoolOptions options{
+        .mode = mode_of(mode),
+        .handle_sigbus = handle_sigbus,
+        .allow_damage = allow_damage,
+        .accept_untrusted = accept_untrusted,
+        .durability = named<Durability>(durability, "durability",
+                                        {{"auto", Durability::automatic},
+                                         {"process", Durability::process},
+                                         {"buffered", Durability::buffered},
+                                         {"power", Durability::power},
+                                         {"emulated", Durability::emulated}}),
+        .buffered = {.interval_ms = milliseconds_of(interval),
+                     .on_lag =
+                         named<OnLag>(on_lag, "on_lag",
+                                      {{"throttle", OnLag::throttle}, {"report", OnLag::report}}),
+                     .on_log_failure = named<OnLogFailure>(
+                         on_log_failure, "on_log_failure",
+                         {{"refuse", OnLogFailure::refuse}, {"serve", OnLogFailure::serve}}),
+                     .log_bytes = log_bytes,
+                     .memory_directory = memory},
+        .max_size = max_size,
+        .log = &Messages::add,
+        .log_context = messages.get(),
+        .recovery_threads = recovery_threads,
+        .background_threads = background_threads};
     const std::string file = path_of(path);
     auto pool = released([&] { return Pool::open(file, options); });
     messages->deliver();
@@ -171,10 +208,20 @@ class PyPool {
     check(status);
   }
   void sync() {
+    run([](Pool& pool) { return pool.sync(); });
+  }
+  std::uint64_t epoch() const {
     const Use use(*state_);
-    const Status status = released([&] { return state_->pool().sync(); });
-    state_->messages().deliver();
-    check(status);
+    return take(state_->pool().epoch());
+  }
+  void wait_durable(std::uint64_t epoch) {
+    run([&](Pool& pool) { return pool.wait_durable(epoch); });
+  }
+  void resume_log() {
+    run([](Pool& pool) { return pool.resume_log(); });
+  }
+  void fold_log() {
+    run([](Pool& pool) { return pool.fold_log(); });
   }
   std::uint64_t compact() {
     const Use use(*state_);
@@ -219,6 +266,8 @@ class PyPool {
     result["allocated_bytes"] = stats.allocated_bytes;
     result["recovery_seconds"] = static_cast<double>(stats.recovery_ns) * 1e-9;
     result["maps"] = maps;
+    // Another durability makes no cuts, and has no bound.
+    if (stats.log_bound_bytes != 0) result["buffered"] = cuts_of(stats);
     return result;
   }
   nb::dict info() const {
@@ -240,6 +289,15 @@ class PyPool {
   void close(bool sync) { state_->close(sync); }
 
  private:
+  // Without the GIL.
+  template <class F>
+  void run(F&& call) {
+    const Use use(*state_);
+    const Status status = released([&] { return call(state_->pool()); });
+    state_->messages().deliver();
+    check(status);
+  }
+
   void mark_dropped(const std::string& name, bool dropped) {
     for (const auto& weak : maps_) {
       const auto map = weak.lock();
@@ -257,9 +315,11 @@ void add_pool(nb::module_& module) {
   using namespace nb::literals;
   nb::class_<PyPool>(module, "_Pool", nb::is_weak_referenceable())
       .def(nb::init<nb::handle, const std::string&, const std::string&, std::uint64_t,
-                    std::uint32_t, std::uint32_t, bool, bool, bool>(),
+                    std::uint32_t, std::uint32_t, bool, bool, bool, double, std::uint64_t,
+                    nb::handle, const std::string&, const std::string&>(),
            "path"_a, "mode"_a, "durability"_a, "max_size"_a, "recovery_threads"_a,
-           "background_threads"_a, "accept_untrusted"_a, "allow_damage"_a, "handle_sigbus"_a)
+           "background_threads"_a, "accept_untrusted"_a, "allow_damage"_a, "handle_sigbus"_a,
+           "interval"_a, "log_bytes"_a, "memory_directory"_a.none(), "on_lag"_a, "on_log_failure"_a)
       .def(
           "bytes_map",
           [](PyPool& pool, const std::string& name, const Strings& engine, const std::string& mode,
@@ -283,6 +343,10 @@ void add_pool(nb::module_& module) {
       .def("maps", &PyPool::maps)
       .def("drop", &PyPool::drop, "name"_a)
       .def("sync", &PyPool::sync)
+      .def("epoch", &PyPool::epoch)
+      .def("wait_durable", &PyPool::wait_durable, "epoch"_a)
+      .def("resume_log", &PyPool::resume_log)
+      .def("fold_log", &PyPool::fold_log)
       .def("compact", &PyPool::compact)
       .def("check", &PyPool::verify, "deep"_a)
       .def("stats", &PyPool::stats)

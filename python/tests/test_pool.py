@@ -66,6 +66,36 @@ def test_durability(disk_path):
         perdure.Pool(disk_path, durability="forever")
 
 
+def test_cuts(disk_path, tmp_path):
+    memory = tmp_path / "memory"
+    memory.mkdir()
+    with perdure.Pool(disk_path, durability="buffered", interval=0.01, log_bytes=64 << 20,
+                      memory_directory=memory, on_lag="report", on_log_failure="serve") as pool:
+        store = pool.store()
+        store["a"] = b"1"
+        first = pool.epoch()
+        pool.wait_durable(first)
+        pool.sync()
+        assert pool.epoch() > first and any(memory.iterdir())
+        with pytest.raises(perdure.InvalidArgumentError):
+            pool.wait_durable(1 << 40)
+        pool.fold_log()
+        pool.resume_log()  # nothing has failed
+        figures = pool.stats()["buffered"]
+        assert figures["cuts"] > 0 and figures["folds"] == 1 and figures["log_failed_at"] is None
+        assert figures["log_bound_bytes"] == 64 << 20 and 0 <= figures["lag_seconds"] < 60
+    assert not any(memory.iterdir())
+    with perdure.Pool(disk_path, durability="process") as pool:
+        assert pool.store()["a"] == b"1" and "buffered" not in pool.stats()
+        pool.fold_log()
+        with pytest.raises(perdure.UnsupportedError):
+            pool.epoch()
+    for wrong in ({"interval": 0}, {"interval": 1e9}, {"log_bytes": 1}, {"on_lag": "x"},
+                  {"on_log_failure": "x"}, {"memory_directory": "relative"}):
+        with pytest.raises(perdure.InvalidArgumentError):
+            perdure.Pool(disk_path, durability="buffered", **wrong)
+
+
 def test_several_maps(pool, path):
     made = {}
     for engine in ENGINES:

@@ -60,7 +60,7 @@ TEST(Log, KeepsThemAfterAFailureOfEachCall) {
   const std::uint64_t calls = history.calls;
   EXPECT_GT(calls, 120);
   std::uint64_t images = 0;
-  for (std::uint64_t call = 1; call <= calls; call += scaled(1, 50, 120)) {
+  for (std::uint64_t call = 1; call <= calls; call += scaled(1, 90, 120)) {
     for (const bool forgets : {false, true}) {
       const DiskReport report = explore({.failing_call = call, .forgets = forgets}, history);
       ASSERT_EQ(report.failures, 0) << "call " << call << ": " << report.first_failure;
@@ -79,7 +79,7 @@ TEST(Log, KeepsThemIfTheProcessIsKilledBeforeACall) {
   (void)explore({}, history);
   const std::uint64_t calls = history.calls;
   std::uint64_t images = 0;
-  for (std::uint64_t call = 1; call <= calls; call += scaled(1, 50, 120)) {
+  for (std::uint64_t call = 1; call <= calls; call += scaled(1, 90, 120)) {
     const DiskReport report = explore({.killed_at = call}, history);
     ASSERT_EQ(report.failures, 0) << "call " << call << ": " << report.first_failure;
     images += report.images;
@@ -237,11 +237,12 @@ std::string wrong_after_restart() {
   Work(files, history).run({});
   if (std::string wrong = judge(files, history, history.durable); !wrong.empty()) return wrong;
   std::uint64_t refused = 0;
-  return after_damage(files, history, refused, history.durable, 3);
+  return after_damage(files, history, refused, history.durable, test::at_length() ? 3 : 7);
 }
 
 // The same if the power fails again before the first epoch of the restart is whole.
 std::string wrong_within_restart() {
+  const std::size_t stride = test::at_length() ? 5 : 11;
   for (std::uint64_t call = 1; call < 30; call += 2) {
     SimFileSystem files;
     History history;
@@ -255,7 +256,7 @@ std::string wrong_within_restart() {
       for (std::uint32_t& state : states) state = all ? state - 1 : 0;
       std::uint64_t refused = 0;
       const SimFileSystem image = files.after_power_failure(states);
-      const std::string wrong = after_damage(image, history, refused, history.durable, 5);
+      const std::string wrong = after_damage(image, history, refused, history.durable, stride);
       if (!wrong.empty()) return "call " + std::to_string(call) + ": " + wrong;
     }
   }

@@ -126,8 +126,10 @@ class Owner {
 
  private:
   static std::uint8_t (&fresh_id())[16] {
+    static std::uint64_t last = 0;
     static std::uint8_t id[16];
-    ++id[3];
+    ++last;
+    std::memcpy(id, &last, sizeof(last));
     return id;
   }
   Content content_of(FileSystem::File base) {
