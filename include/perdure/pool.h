@@ -196,7 +196,8 @@ class Pool {
   // acknowledged before the call is there. The pool does the same in the background before the log
   // becomes too long (BufferedOptions::log_bytes); a shorter log makes the open after a power
   // failure faster. Other operations go on. Writes each page of the pool that has changed since the
-  // fold before. Does nothing in other durabilities. Errors: those of wait_durable().
+  // fold before. Does nothing in other durabilities. Errors: those of wait_durable();
+  // out_of_memory (the pool goes on as before).
   Status fold_log();
   // Shrinks hash tables that are too large (level, clevel) and returns free extents to the file
   // system. Returns the number of bytes by which the file takes less space there. Other operations

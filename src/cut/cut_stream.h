@@ -132,7 +132,7 @@ class CutStream {
   }
   // Whether a cut would have nothing to write.
   bool rests() const noexcept { return dirty_.empty() && log_.empty(); }
-  // A fold has ended.
+  // A fold has ended; within with_log().
   void on_folded() noexcept;
   // It has failed: as if a cut had.
   void on_fold_failed(Status s) noexcept {
@@ -159,7 +159,6 @@ class CutStream {
   static constexpr std::uint64_t kMostNap = 64'000'000;  // of a pool that rests
   static constexpr std::uint64_t kMostSlack = 100'000'000;
   static constexpr std::uint64_t kAgain = 1'000'000;  // after a cut that did not succeed
-  static constexpr std::uint64_t kLeastFold = 16_MiB;
 
   struct Body {
     CutStream* stream;
@@ -183,8 +182,7 @@ class CutStream {
   // A fold writes at most the pool. So it pays once the log is as long, and needs time until the
   // bound. It does not free the segment that is written.
   std::uint64_t fold_at() const noexcept {
-    const std::uint64_t least = std::max(kLeastFold, 4 * log_.segment_bytes());
-    return std::min(bound() / 4 * 3, std::max(pool_.size(), least));
+    return std::min(bound() / 4 * 3, std::max(pool_.size(), 4 * log_.segment_bytes()));
   }
   bool full() const noexcept { return used_.load(std::memory_order_relaxed) >= bound(); }
   void see_log() noexcept {
@@ -364,7 +362,6 @@ void CutStream<P>::forget_failure() noexcept {
 
 template <class P>
 void CutStream<P>::on_folded() noexcept {
-  LatchGuard guard(latch_);
   see_log();
   {
     LatchGuard figures(figures_latch_);

@@ -16,7 +16,7 @@
 //       lines that have changed since the last one that counts.
 //   log.E4  An epoch is needed until the base has it, or an epoch that counts and is followed by
 //       another one replaces it. Until then its segments stay.
-//   log.E5  pages() has every page with a line of an epoch after the last fold began. If that fold
+//   log.E5  pages_ has every page with a line of an epoch after the last fold began. If that fold
 //       has not ended, it has the pages since the one before, until cancel_fold().
 //   log.E6  A part fits into a segment, and a batch into the buffer.
 // OPERATIONS
@@ -133,9 +133,9 @@ class EpochLog {
     std::uint64_t pool_bytes = 0;
     std::uint64_t failures = 0;  // of the log, before
   };
-  // Moves pages() to the caller; `end`: what the base will have when it has all of them. Errors:
-  // invalid_argument (lines were replayed or added, and no epoch that counts has them); pool_full
-  // (the base cannot grow; nothing was changed); io.
+  // Moves the set of pages to the caller; `end`: what the base will have when it has all of them.
+  // Errors: invalid_argument (lines were replayed or added, and no epoch that counts has them);
+  // pool_full (the base cannot grow; nothing was changed); io.
   Status begin_fold(PageSet& pages, FoldEnd& end) noexcept;
   // From here on the base may have lines as of `epoch`, which is durable. What is durable was read
   // back. Errors: busy (the log has failed since the fold began: cancel it), io.
@@ -150,7 +150,6 @@ class EpochLog {
   Expected<bool> fold_durable() noexcept;
   // Instead: the next fold gets them, too. Returns false if memory is short.
   bool cancel_fold(const PageSet& pages) noexcept { return pages_.add(pages); }
-  const PageSet& pages() const noexcept { return pages_; }
   SegmentFiles<P>& segments() noexcept { return segments_; }
   bool closing() const noexcept { return closing_; }
 

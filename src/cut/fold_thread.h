@@ -156,13 +156,13 @@ Status FoldThread<P>::write_piece() noexcept {
 template <class P>
 Status FoldThread<P>::end() noexcept {
   const std::uint64_t epoch = folding_.end_epoch();
-  Status s = stream_.with_log([&] {
+  return stream_.with_log([&] {
     Status ended = folding_.end();
-    if (ended.ok()) set_folded(epoch);
+    if (!ended.ok()) return ended;
+    stream_.on_folded();
+    set_folded(epoch);
     return ended;
   });
-  if (s.ok()) stream_.on_folded();
-  return s;
 }
 
 // The caller has the latch of the stream.

@@ -208,6 +208,8 @@ void Folding<P>::cancel() noexcept {
   if (log_.cancel_fold(pages_)) {
     active_ = false;
     pages_.clear();
+    buffer_.reset();
+    close_base();
   } else {
     next_ = 0;  // without memory this fold stays, and begins again
     whole_ = false;

@@ -71,8 +71,8 @@ class LogReader {
   // returns nothing.
   PageSet take_pages() noexcept { return std::move(pages_); }
   // Of a log that this process writes: reads the parts of a segment again that lie from `from` to
-  // `to`, without gaps. Needs no scan(), and others may write beyond `to`. Errors: untrusted (one
-  // of them is damaged), out_of_memory, io.
+  // `to`, without gaps. Needs no scan(), and others may write beyond `to`. Errors: untrusted (a
+  // part is damaged), out_of_memory, io.
   Status read_back(const layout::BaseMark& mark, std::uint64_t number, std::uint64_t from,
                    std::uint64_t to) noexcept;
   // The numbers of all segments that have a head, ascending.
