@@ -142,7 +142,10 @@ struct PoolStats {
   std::uint64_t log_bound_bytes = 0;
   std::uint64_t folds = 0;               // of the log into the pool's file, since the open
   std::uint64_t fold_written_bytes = 0;  // to the pool's file by them
-  std::uint64_t longest_stop_ns = 0;     // the longest time that a cut has stopped all stores
+  // Of the pool's parts in its live image: those that were stored to since it was made, and those
+  // by which the pool has grown.
+  std::uint64_t live_bytes = 0;
+  std::uint64_t longest_stop_ns = 0;  // the longest time that a cut has stopped all stores
   // The log cannot be written since then (nanoseconds since 1970); 0: it can. See resume_log().
   std::uint64_t log_failed_unix_ns = 0;
   std::vector<MapStats> maps;

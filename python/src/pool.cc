@@ -93,6 +93,7 @@ nb::dict cuts_of(const PoolStats& stats) {
   cuts["log_bytes"] = stats.log_bytes;
   cuts["log_bound_bytes"] = stats.log_bound_bytes;
   cuts["log_written_bytes"] = stats.log_written_bytes;
+  cuts["live_bytes"] = stats.live_bytes;
   cuts["folds"] = stats.folds;
   cuts["fold_written_bytes"] = stats.fold_written_bytes;
   cuts["log_failed_at"] = nb::none();

@@ -24,7 +24,7 @@ class FoldWatch {
  public:
   virtual void on_folding(std::uint64_t epoch) noexcept = 0;
   virtual void on_folded(std::uint64_t epoch) noexcept = 0;
-  virtual Status copy_page(std::uint64_t page, std::byte* to) noexcept = 0;
+  virtual Expected<bool> copy_page(std::uint64_t page, std::byte* to) noexcept = 0;  // PageContent
 
  protected:
   ~FoldWatch() = default;

@@ -10,6 +10,8 @@
 //       that epoch. So base and log together are the pool at that epoch, whatever part of the piece
 //       is written: what differs from it was stored to since the epoch `folded`, and the log has
 //       its line.
+//       A page that was stored to in an epoch that does not count may be in the set, too. If its
+//       content is only in the base, it is left out.
 //   fold.F2  The mark says "folded" up to the end once every page that an epoch up to the end has
 //       changed was copied after that epoch was durable, and is durable in the base.
 //   fold.F3  The sectors of the marks are not written.
@@ -35,8 +37,9 @@
 
 namespace perdure {
 
-// Copies the content of a page of the pool. An error ends the folding.
-using PageContent = FunctionRef<Status(std::uint64_t page, std::byte* to)>;
+// Copies the content of a page of the pool. False: no store since the epoch `folded` changed it, so
+// the base has it. An error ends the folding.
+using PageContent = FunctionRef<Expected<bool>(std::uint64_t page, std::byte* to)>;
 
 template <class P>
 class Folding {
@@ -121,14 +124,14 @@ template <class P>
 Expected<bool> Folding<P>::copy(PageContent content) noexcept {
   copied_ = 0;
   allowed_ = false;
-  for (; copied_ < most_; ++copied_) {
+  while (copied_ < most_) {
     next_ = pages_.next(next_);
     // An attempt that does not count may have had lines of a pool that was longer.
     if (next_ >= end_.pool_bytes / kPage) break;
-    if (Status s = content(next_, buffer_.get() + copied_ * kPage); !s.ok()) {
-      return fail(std::move(s));
-    }
-    numbers_[copied_] = next_++;
+    auto changed = content(next_, buffer_.get() + copied_ * kPage);
+    if (!changed) return fail(std::move(changed.error()));
+    if (*changed) numbers_[copied_++] = next_;
+    ++next_;
   }
   whole_ = copied_ == 0;
   return !whole_;

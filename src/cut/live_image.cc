@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -73,22 +74,7 @@ bool LiveImage::fits(const LiveHead& head, const layout::BaseMark& mark) noexcep
          (head.folded == mark.folded || head.folding == mark.folded);
 }
 
-void LiveImage::fill_head(const layout::BaseMark& mark) noexcept {
-  made_ = {};
-  made_.magic = layout::kLiveMagic;
-  std::memcpy(made_.live_id, mark.live.live_id, sizeof(made_.live_id));
-  std::memcpy(made_.log_id, mark.log_id, sizeof(made_.log_id));
-  std::memcpy(made_.boot_id, mark.live.boot_id, sizeof(made_.boot_id));
-  made_.inode = mark.live.inode;
-  made_.filesystem_id = mark.live.filesystem_id;
-  made_.crc = crc_of(made_);
-  made_.folded = made_.folding = mark.folded;
-  made_.durable[0] = {.epoch = mark.folded, .seal = mark.folded_seal};
-}
-
-Status LiveImage::make(std::string_view path, const layout::BaseMark& mark, std::uint64_t bytes,
-                       const FileStorage& base) noexcept {
-  const std::uint64_t max_bytes = mark.live.max_bytes;
+Status LiveImage::make_files(std::string_view path, std::uint64_t max_bytes) noexcept {
   PathText dirty;
   if (!dirty.assign(path, kDirtySuffix)) return too_long(path);
   image_.keep_until_power_failure();
@@ -97,22 +83,38 @@ Status LiveImage::make(std::string_view path, const layout::BaseMark& mark, std:
   if (s.ok()) s = file_.create(dirty.c_str());
   if (s.ok()) s = image_.map(max_bytes);
   if (s.ok()) s = file_.map(Dirty::bytes_for(max_bytes));
-  if (!s.ok()) return s;
-  image_.set_mode_of(base);
-  file_.set_mode_of(base);
+  return s;
+}
+
+Status LiveImage::make(std::string_view path, const layout::BaseMark& mark, Base base,
+                       std::uint64_t bytes, const FileStorage& like) noexcept {
+  chunks_.emplace(image_, base.file);
+  const std::uint64_t max_bytes = mark.live.max_bytes;
+  if (Status s = make_files(path, max_bytes); !s.ok()) return s;
+  image_.set_mode_of(like);
+  file_.set_mode_of(like);
   dirty_.emplace(file_, max_bytes);
-  if (s = dirty_->create(); !s.ok()) return s;
+  if (Status s = dirty_->create(); !s.ok()) return s;
   image_.watch_growth(*this);
-  fill_head(mark);
-  return image_.allocate(0, bytes);
+  if (Status s = image_.lengthen(align_up(bytes, kPage)); !s.ok()) return s;
+  if (Status s = dirty_->cover(image_.size()); !s.ok()) return s;
+  const std::uint64_t covered = align_up(std::min(base.bytes, bytes), kPage);
+  // No chunk brings the space of what the base does not have.
+  if (image_.size() > covered) {
+    if (Status s = image_.allocate(covered, image_.size() - covered); !s.ok()) return s;
+  }
+  layout::LiveHead head{};
+  std::memcpy(head.live_id, mark.live.live_id, sizeof(head.live_id));
+  std::memcpy(head.log_id, mark.log_id, sizeof(head.log_id));
+  std::memcpy(head.boot_id, mark.live.boot_id, sizeof(head.boot_id));
+  head.inode = mark.live.inode;
+  head.filesystem_id = mark.live.filesystem_id;
+  head.folded = head.folding = mark.folded;
+  head.durable[0] = {.epoch = mark.folded, .seal = mark.folded_seal};
+  return chunks_->begin(std::min(base.bytes, bytes), head);
 }
 
 Status LiveImage::publish() noexcept {
-  // So that a copy of the image is no base of a log.
-  std::memset(image_.base() + layout::kMarkStride + layout::kMarkOffset, 0,
-              sizeof(layout::BaseMark));
-  std::memset(image_.base() + layout::kMarkOffset, 0, sizeof(layout::BaseMark));
-  std::memcpy(&head(), &made_, sizeof(made_));
   Status s = file_.publish();
   return s.ok() ? image_.publish() : std::move(s);
 }
@@ -123,7 +125,8 @@ void LiveImage::discard() noexcept {
   close();
 }
 
-Status LiveImage::inherit(std::string_view path, const layout::BaseMark& mark) noexcept {
+Status LiveImage::inherit(std::string_view path, const layout::BaseMark& mark, int base) noexcept {
+  chunks_.emplace(image_, base);
   const std::uint64_t max_bytes = mark.live.max_bytes;
   PathText dirty;
   if (!dirty.assign(path, kDirtySuffix)) return too_long(path);
@@ -136,8 +139,9 @@ Status LiveImage::inherit(std::string_view path, const layout::BaseMark& mark) n
   if (!s.ok()) return s;
   dirty_.emplace(file_, max_bytes);
   image_.watch_growth(*this);
-  if (image_.size() < layout::kMarkOffset + sizeof(LiveHead)) return StatusCode::corruption;
-  return dirty_->inherit();
+  if (image_.size() < 2 * kPage) return StatusCode::corruption;
+  if (s = dirty_->inherit(); !s.ok()) return s;
+  return chunks_->go_on();
 }
 
 void LiveImage::remove() noexcept {
@@ -149,11 +153,13 @@ void LiveImage::close() noexcept {
   dirty_.reset();
   file_.close();
   image_.close();
+  chunks_.reset();
 }
 
 void LiveImage::abandon() noexcept {
   file_.abandon();
   image_.abandon();
+  if (chunks_) chunks_->abandon();
 }
 
 EpochId LiveImage::durable() const noexcept {

@@ -1,11 +1,12 @@
-// LiveImage: what is mapped and changed while a `buffered` pool is open: a copy of the pool, and
-// the log of its dirty lines, in two files. A kill of the process leaves both, a power failure may
-// take them.
+// LiveImage: what is mapped and changed while a `buffered` pool is open: the parts of the pool that
+// were stored to (live_chunks.h), and the log of its dirty lines, in two files. A kill of the
+// process leaves both, a power failure may take them.
 //
-// LAYOUT  The image is the pool, with a LiveHead where the base has its first mark: the pool itself
-//   never stores there. Beside it, NAME-dirty is a DirtyLog.
+// LAYOUT  The image has each part at its place in the pool, and a LiveHead where the base has its
+//   first mark: the pool itself never stores there. Beside it, NAME-dirty is a DirtyLog.
 // INVARIANTS
-//   live.V1  An image has its name only once it is whole, and NAME-dirty before that.
+//   live.V1  Image and base together are the pool before the image has its name; NAME-dirty has its
+//       name before that.
 //   live.V2  The head is of an image, a log, a boot and a base file. A process goes on with an
 //       image only if all four are those of the base's mark and of this machine, and if the base
 //       has exactly the epochs that it had when this image was used with it (`folded`).
@@ -20,6 +21,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "cut/live_chunks.h"
 #include "cut/log_format.h"
 #include "platform/dirty_log.h"
 #include "platform/file_storage.h"
@@ -27,30 +29,6 @@
 #include "util/path.h"
 
 namespace perdure {
-
-namespace layout {
-
-inline constexpr std::uint64_t kLiveMagic = 0x314556494C524550;  // "PERLIVE1"
-
-// In the image, at kMarkOffset.
-struct LiveHead {
-  std::uint64_t magic;
-  std::uint8_t live_id[16];
-  std::uint8_t log_id[16];
-  std::uint8_t boot_id[16];
-  std::uint64_t inode, filesystem_id;  // of the base
-  std::uint64_t crc;                   // CRC32C of all before it
-  // These change.
-  std::uint64_t folded;   // epoch that the base has
-  std::uint64_t folding;  // or may have soon
-  std::uint64_t used;     // 1: a mark of the base names this image
-  std::uint64_t changes;  // of `durable`: durable[changes % 2] counts
-  EpochId durable[2];
-};
-static_assert(sizeof(LiveHead) == 144 && std::is_trivially_copyable_v<LiveHead>);
-static_assert(sizeof(LiveHead) <= sizeof(BaseMark));
-
-}  // namespace layout
 
 class LiveImage final : private GrowthWatch {
  public:
@@ -70,17 +48,22 @@ class LiveImage final : private GrowthWatch {
   // Whether the head is of the image that the mark names, in its boot (live.V2).
   static bool fits(const layout::LiveHead& head, const layout::BaseMark& mark) noexcept;
 
-  // Makes the files of the image that the mark names, with room for `bytes` bytes, and with the
-  // permissions of `base`. publish() gives them their names. Errors: exists, busy, pool_full,
+  // The base, open to be mapped; who gets it closes it. And its size.
+  struct Base {
+    int file = -1;
+    std::uint64_t bytes = 0;
+  };
+  // Makes the files of the image that the mark names, of a pool of `bytes` bytes, with the
+  // permissions of `like`. publish() gives them their names. Errors: exists, busy, pool_full,
   // out_of_memory, io.
-  Status make(std::string_view path, const layout::BaseMark& mark, std::uint64_t bytes,
-              const FileStorage& base) noexcept;
-  // Writes the head over what the content has there.
+  Status make(std::string_view path, const layout::BaseMark& mark, Base base, std::uint64_t bytes,
+              const FileStorage& like) noexcept;
   Status publish() noexcept;
   void discard() noexcept;  // what make() made, before publish()
   // Opens the files that a process has left, and whose head fits. All lines that are not known to
-  // be durable are dirty. Errors: busy, corruption, io and others of files.
-  Status inherit(std::string_view path, const layout::BaseMark& mark) noexcept;
+  // be durable are dirty. `base`: the open file; as above. Errors: busy, corruption, io and others
+  // of files.
+  Status inherit(std::string_view path, const layout::BaseMark& mark, int base) noexcept;
   // Is asked, too, before the image grows.
   void watch_growth(GrowthWatch& other) noexcept { other_ = &other; }
   // Removes the files. What is mapped stays until close().
@@ -91,6 +74,8 @@ class LiveImage final : private GrowthWatch {
   FileStorage& image() noexcept { return image_; }
   FileStorage& dirty_file() noexcept { return file_; }
   Dirty& dirty() noexcept { return *dirty_; }
+  LiveChunks& chunks() noexcept { return *chunks_; }
+  const LiveChunks& chunks() const noexcept { return *chunks_; }
   void mark_dirty(std::uint64_t line) noexcept {
     std::uint64_t at = 0;
     dirty_->note(nullptr, at, line, 1);
@@ -108,14 +93,12 @@ class LiveImage final : private GrowthWatch {
     Status s = other_ != nullptr ? other_->before_growth(bytes) : Status();
     return s.ok() ? dirty_->cover(bytes) : std::move(s);
   }
-  layout::LiveHead& head() const noexcept {
-    return *reinterpret_cast<layout::LiveHead*>(image_.base() + layout::kMarkOffset);
-  }
-  void fill_head(const layout::BaseMark& mark) noexcept;
+  layout::LiveHead& head() const noexcept { return chunks_->head(); }
+  Status make_files(std::string_view path, std::uint64_t max_bytes) noexcept;
 
   FileStorage& image_;
   FileStorage file_;  // of dirty_
-  layout::LiveHead made_{};
+  std::optional<LiveChunks> chunks_;
   std::optional<Dirty> dirty_;
   GrowthWatch* other_ = nullptr;
 };

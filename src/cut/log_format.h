@@ -26,6 +26,9 @@ enum class BaseState : std::uint32_t {
   open = 2,    // the base with the epochs of the log is
 };
 
+// Of the head of a live image, which lies where a base has its first mark (live_chunks.h).
+inline constexpr std::uint64_t kLiveMagic = 0x324556494C524550;  // "PERLIVE2"
+
 // The live image: what is mapped and changed while the pool is open (live_image.h).
 struct LivePlace {
   std::uint8_t live_id[16];
@@ -64,10 +67,14 @@ inline std::uint32_t mark_crc(const BaseMark& mark) {
 }
 
 // Returns which of the copies counts, or -1: the pool never had a log. Errors: corruption (both are
-// damaged).
+// damaged); invalid_argument (a live image).
 inline Status choose_mark(const BaseMark (&copies)[2], int& counts) {
   int damaged = 0;
   counts = -1;
+  if (copies[0].magic == kLiveMagic) {
+    return Status::format(StatusCode::invalid_argument,
+                          "is the live image of a pool, and has only what changed; open the pool");
+  }
   for (int i = 0; i < 2; ++i) {
     const BaseMark& mark = copies[i];
     std::uint8_t bytes[sizeof(mark)];

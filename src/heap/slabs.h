@@ -63,6 +63,8 @@ class Slabs : public Extents<P> {
         std::uint64_t stop = i + 1;
         while (stop < end && punchable(stop)) ++stop;
         const std::uint64_t length = (stop - i) << extent_shift_;
+        // Then words may say "free" in the memory of this process only (live_chunks.h).
+        if (this->platform_.poisoned()) return fail(StatusCode::poisoned);
         if (Status s = this->storage_.punch(offset_of(i), length); !s.ok()) {
           return fail(std::move(s));
         }

@@ -35,6 +35,7 @@ bool replace_lost_pages(std::uintptr_t address) noexcept {
     // Marks first: a thread that continues must see the failure.
     state->lost.store(true, std::memory_order_relaxed);
     state->poisoned.store(true, std::memory_order_relaxed);
+    if (auto call = state->on_lost.load(std::memory_order_acquire)) call(state->argument);
     const std::uintptr_t page = address & ~(kPage - 1);
     return mmap(reinterpret_cast<void*>(page), end - page, PROT_READ | PROT_WRITE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;

@@ -6,7 +6,7 @@
 // it fail: what they have read since is wrong, and what they have stored is lost. Every other
 // SIGBUS goes to the previous handler.
 //
-// Thread safety: any thread. The handler is lock-free and calls only mmap.
+// Thread safety: any thread. The handler is lock-free and calls only mmap and `on_lost`.
 #pragma once
 
 #include <atomic>
@@ -19,6 +19,10 @@ namespace perdure {
 struct MappingState {
   std::atomic<bool> poisoned{false};  // for any cause: nothing is acknowledged any more
   std::atomic<bool> lost{false};      // a part of the mapping is no longer backed by the file
+  // Called then, if it is not null, with `argument`, by a signal handler. Set it before the mapping
+  // is registered.
+  std::atomic<void (*)(void*)> on_lost{nullptr};
+  void* argument = nullptr;
 };
 static_assert(std::atomic<bool>::is_always_lock_free);
 

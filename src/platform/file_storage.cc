@@ -59,6 +59,13 @@ Status bad_path() noexcept {
                         PATH_MAX);
 }
 
+// A file that is longer than the limit raises SIGXFSZ.
+bool beyond_limit(std::uint64_t bytes) noexcept {
+  struct rlimit limit{};
+  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+         bytes > limit.rlim_cur;
+}
+
 Status is_a_directory() noexcept {
   return Status::format(StatusCode::invalid_argument, "is a directory; name a file in it");
 }
@@ -309,6 +316,69 @@ Status FileStorage::map(std::uint64_t capacity) noexcept {
   return {};
 }
 
+Status FileStorage::lengthen(std::uint64_t bytes) noexcept {
+  if (bytes <= size()) return {};
+  if (beyond_limit(bytes)) return full("the file size limit (ulimit -f) is reached");
+  if (ftruncate(fd_, static_cast<off_t>(bytes)) != 0) return full("cannot extend");
+  size_.store(bytes, std::memory_order_release);
+  return {};
+}
+
+Status FileStorage::write(const void* bytes, std::size_t n, std::uint64_t offset) noexcept {
+  if (beyond_limit(offset + n)) return full("the file size limit (ulimit -f) is reached");
+  if (!backs(size())) return shortened();
+  for (std::size_t done = 0; done < n;) {
+    const ssize_t put = pwrite(fd_, static_cast<const char*>(bytes) + done, n - done,
+                               static_cast<off_t>(offset + done));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) {
+      if (errno == EFAULT) {
+        return Status::format(StatusCode::corruption, "what is to be written cannot be read");
+      }
+      const bool space = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
+      return space ? full("no space left") : system_error(StatusCode::io, "cannot write");
+    }
+    done += static_cast<std::size_t>(put);
+  }
+  return {};
+}
+
+Status FileStorage::map_part(int fd, std::uint64_t from, std::uint64_t to, int protection,
+                             int flags) noexcept {
+  to = std::min(to, capacity_);
+  if (from >= to) return {};
+  const auto offset = static_cast<off_t>(from);
+  if (mmap(base_ + from, to - from, protection, flags | MAP_FIXED, fd, offset) == MAP_FAILED) {
+    return system_error(errno == ENOMEM ? StatusCode::out_of_memory : StatusCode::io,
+                        "cannot map a part");
+  }
+  madvise(base_ + from, to - from, MADV_DONTFORK);
+  return {};
+}
+
+Status FileStorage::show(int other, std::uint64_t from, std::uint64_t to) noexcept {
+  if (access_ == Access::owner) return map_part(other, from, to, PROT_READ, MAP_SHARED);
+  return map_part(other, from, to, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE);
+}
+
+Status FileStorage::show_own(std::uint64_t from, std::uint64_t to) noexcept {
+  const int sharing = access_ == Access::owner ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE;
+  return map_part(fd_, from, to, PROT_READ | PROT_WRITE, sharing);
+}
+
+Status FileStorage::keep_private(int other, std::uint64_t from, std::uint64_t to) noexcept {
+  return map_part(other >= 0 ? other : fd_, from, to, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_NORESERVE);
+}
+
+std::byte* FileStorage::map_start(std::uint64_t bytes) noexcept {
+  const int protection = access_ == Access::owner ? PROT_READ | PROT_WRITE : PROT_READ;
+  void* start = mmap(nullptr, bytes, protection, MAP_SHARED, fd_, 0);
+  if (start == MAP_FAILED) return nullptr;
+  madvise(start, bytes, MADV_DONTFORK);
+  return static_cast<std::byte*>(start);
+}
+
 void FileStorage::place_pages() noexcept {
   const std::uint32_t nodes = memory_nodes();
   const bool ram = medium_.medium == Medium::volatile_ram && access_ == Access::owner;
@@ -391,11 +461,7 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
   const std::uint64_t end = offset + length;
   // The stores of others stay in their memory, where a page of the file has space.
   if (access_ != Access::owner) return end <= size() ? Status() : Status(StatusCode::read_only);
-  struct rlimit limit{};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-      end > limit.rlim_cur) {
-    return full("the file size limit (ulimit -f) is reached");  // growing would raise SIGXFSZ
-  }
+  if (beyond_limit(end)) return full("the file size limit (ulimit -f) is reached");
   LatchGuard guard(latch_);
   const std::uint64_t before = size();
   if (!backs(before)) return shortened();

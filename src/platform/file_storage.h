@@ -69,6 +69,23 @@ class FileStorage final : public Storage {
   // Reads the file's size anew: an observer's owner may have grown it.
   void refresh_size() noexcept;
 
+  // --- a mapping that shows parts of another file (cut/live_chunks.h) ---
+  // A range is of whole pages. The kernel replaces a part of a mapping in one step, so threads may
+  // read it meanwhile. Errors: io, out_of_memory (too many parts; RLIMIT_AS).
+  // Makes the file longer, without space for that. Before threads use it.
+  Status lengthen(std::uint64_t bytes) noexcept;
+  // Writes all bytes, or fails. Errors: pool_full; corruption (`bytes` are of a mapping, and its
+  // file cannot be read); poisoned (this file became shorter); io.
+  Status write(const void* bytes, std::size_t n, std::uint64_t offset) noexcept;
+  // Shows [from, to) of the open file `other` instead. An owner must not store there.
+  Status show(int other, std::uint64_t from, std::uint64_t to) noexcept;
+  Status show_own(std::uint64_t from, std::uint64_t to) noexcept;
+  // What is stored there from now on stays in this process. `other`: what is shown there, or -1.
+  Status keep_private(int other, std::uint64_t from, std::uint64_t to) noexcept;
+  // Maps the first bytes of the file once more, for stores that are always shared. Null: refused.
+  std::byte* map_start(std::uint64_t bytes) noexcept;
+  int descriptor() const noexcept { return fd_; }
+
   std::byte* base() const noexcept override { return base_; }
   std::uint64_t size() const noexcept override { return size_.load(std::memory_order_acquire); }
   std::uint64_t capacity() const noexcept override { return capacity_; }
@@ -111,6 +128,7 @@ class FileStorage final : public Storage {
   Status full(const char* what) const noexcept;
   Status shortened() const noexcept;
   bool take_back(std::uint64_t before, std::uint64_t end) noexcept;
+  Status map_part(int fd, std::uint64_t from, std::uint64_t to, int protection, int flags) noexcept;
 
   PathText path_;
   PathText new_path_;  // until publish()

@@ -135,6 +135,12 @@ Expected<std::uint64_t> RealFileSystem::size(File file) noexcept {
   return static_cast<std::uint64_t>(info.st_size);
 }
 
+Expected<int> RealFileSystem::descriptor(File file) noexcept {
+  const int copy = ::fcntl(file, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) return fail(failed("open once more", file));
+  return copy;
+}
+
 Status RealFileSystem::rename(std::string_view from, std::string_view to) noexcept {
   PathText target;
   if (!target.assign(to)) return too_long(to);

@@ -49,6 +49,8 @@ class FileSystem {
   // Makes the content and the size of the file durable.
   virtual Status sync(File file) noexcept = 0;
   virtual Expected<std::uint64_t> size(File file) noexcept = 0;
+  // A descriptor of the content of a file, to map it for reading. The caller closes it.
+  virtual Expected<int> descriptor(File file) noexcept = 0;
 
   // An existing file of the name `to` is replaced in one step.
   virtual Status rename(std::string_view from, std::string_view to) noexcept = 0;
@@ -72,6 +74,7 @@ class RealFileSystem final : public FileSystem {
   Status allocate(File file, std::uint64_t offset, std::uint64_t length) noexcept override;
   Status sync(File file) noexcept override;
   Expected<std::uint64_t> size(File file) noexcept override;
+  Expected<int> descriptor(File file) noexcept override;
   Status rename(std::string_view from, std::string_view to) noexcept override;
   Status remove(std::string_view path) noexcept override;
   Status make_folder(std::string_view path) noexcept override;

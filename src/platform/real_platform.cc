@@ -135,20 +135,27 @@ void RealPlatform::configure(FlushMode mode, FlushInstruction instruction,
       write_latency_ns == 0 ? 0 : static_cast<std::uint64_t>(write_latency_ns * ticks_per_ns());
 }
 
-void RealPlatform::poison() noexcept {
+void RealPlatform::mark_poisoned(const char* why) noexcept {
+  if (why != nullptr && !why_taken_.exchange(true, std::memory_order_relaxed)) {
+    std::snprintf(why_text_, sizeof(why_text_), "%s", why);
+    why_.store(why_text_, std::memory_order_release);
+  }
   state_.poisoned.store(true, std::memory_order_relaxed);
-  (void)tell_failure();
 }
 
 // Returns why the pool is poisoned, and logs it the first time.
 const char* RealPlatform::tell_failure() const noexcept {
-  const char* why =
-      lost()
-          ? "the file became shorter or its medium failed while it was mapped (SIGBUS); close "
-            "the pool, then restore a copy of the file, or run `perdure check` on it"
-          : "a write-back failed or the file became shorter, and nothing is acknowledged any more; "
-            "close the pool, check the disk and the kernel's log; in mode `power` then open it "
-            "again, in another mode treat it as damaged and restore a copy";
+  const char* why = why_.load(std::memory_order_acquire);
+  if (lost()) {
+    why =
+        "the file became shorter or its medium failed while it was mapped (SIGBUS); close "
+        "the pool, then restore a copy of the file, or run `perdure check` on it";
+  } else if (why == nullptr) {
+    why =
+        "a write-back failed or the file became shorter, and nothing is acknowledged any more; "
+        "close the pool, check the disk and the kernel's log; in mode `power` then open it "
+        "again, in another mode treat it as damaged and restore a copy";
+  }
   if (!told_.exchange(true, std::memory_order_relaxed)) log_->say(LogLevel::error, "%s", why);
   return why;
 }

@@ -67,9 +67,9 @@ class RealPlatform {
   using Thread = BackgroundThread;
 
   // A test-and-set latch that yields under contention. The latches that operations on entries take
-  // are not held across system calls, except msync. The latch of growth is also held while the file
-  // grows, that of the extents while it is punched, and the pool's maintenance latch during sync,
-  // check and compact.
+  // are not held across system calls, except msync, and the copy of a chunk at its first store in a
+  // `buffered` pool. The latch of growth is also held while the file grows, that of the extents
+  // while it is punched, and the pool's maintenance latch during sync, check and compact.
   class Latch {
    public:
     void lock() noexcept {
@@ -132,6 +132,11 @@ class RealPlatform {
   // poisons the pool instead of ending the process. Returns false if the system refused.
   bool handle_lost_pages(const void* base, std::size_t bytes) noexcept {
     return watch_bus_errors(base, bytes, state_);
+  }
+  // The handler calls it, too. Before the mapping is shared, and until leave_mapping().
+  void on_lost_pages(void (*call)(void*), void* argument) noexcept {
+    state_.argument = argument;
+    state_.on_lost.store(call, std::memory_order_release);
   }
   // Call it before munmap. Ends the handling of SIGBUS, and drops the pages of this pool that
   // threads have noted for a fence that did not come.
@@ -221,7 +226,14 @@ class RealPlatform {
     machine::loads_before();  // what was read before may be of a page that was lost
     return state_.poisoned.load(std::memory_order_relaxed);
   }
-  void poison() noexcept;
+  void poison() noexcept {
+    mark_poisoned(nullptr);
+    tell_poisoned();
+  }
+  // The two steps of it. `why`: null: a write-back failed, or the file became shorter. The first
+  // `why` counts. The log may call the application.
+  void mark_poisoned(const char* why) noexcept;
+  void tell_poisoned() noexcept { (void)tell_failure(); }
   // True if a part of the mapping is no longer backed by the file, so that reads may be wrong.
   bool lost() const noexcept {
     machine::loads_before();
@@ -359,6 +371,9 @@ class RealPlatform {
   RealPlatform* next_page_pool_ = nullptr;
   const char* name_ = "";
   const Log* log_ = &kSilent;
+  std::atomic<bool> why_taken_{false};
+  char why_text_[256] = {};
+  std::atomic<const char*> why_{nullptr};
   mutable std::atomic<bool> told_{false};  // the log has the message that the pool is poisoned
 };
 

@@ -3,7 +3,8 @@
 // WHAT  begin() enters the gate and notes the lines, end() leaves the gate; the store comes
 //   between. A line is not noted again if it is the last line that the thread has noted in the same
 //   round. In a later round it may have been taken since: a store that is not noted then is in no
-//   cut.
+//   cut. Before all that, the part of the pool that the store goes to is made ready, if it is not
+//   (first_stores.h).
 // COSTS  Each store makes two stores and a load more, and one store and load more than that if its
 //   line is not the one of the store before. The word `state` of the gate is shared; all else
 //   belongs to the thread.
@@ -14,6 +15,7 @@
 
 #include "platform/cut_gate.h"
 #include "platform/dirty_log.h"
+#include "platform/first_stores.h"
 
 namespace perdure {
 
@@ -22,14 +24,18 @@ class StoreTracker {
  public:
   using Slot = typename CutGate<P>::Slot;
 
-  // Of the pool that is mapped at `base`. The log must stay valid.
-  StoreTracker(std::byte* base, DirtyLog<P>& log, CutLimits limits = {}) noexcept
-      : base_(base), log_(log), gate_(limits) {}
+  // Of the pool that is mapped at `base`. The log must stay valid, and so must `first`, if it is
+  // not null.
+  StoreTracker(std::byte* base, DirtyLog<P>& log, CutLimits limits = {},
+               FirstStores<P>* first = nullptr) noexcept
+      : base_(base), log_(log), first_(first), gate_(limits) {}
   // Call it once, before a store. Returns false if memory is short.
   bool make() noexcept { return gate_.make(); }
 
   // [p, p + n) lies in one page. Returns what end() needs.
   Slot& begin(const void* p, std::size_t n) noexcept {
+    // Outside the gate: it takes long.
+    if (first_ != nullptr) first_->before(offset_of(p));
     const std::uint32_t number = P::thread_slot();
     Slot& slot = gate_.slot(number);
     if (gate_.fresh(slot)) [[unlikely]]
@@ -86,6 +92,7 @@ class StoreTracker {
 
   std::byte* base_;
   DirtyLog<P>& log_;
+  FirstStores<P>* first_;
   CutGate<P> gate_;
   std::uint32_t rings_ = 0;  // slots that have one, or for which there was no space
 };

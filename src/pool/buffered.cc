@@ -14,7 +14,6 @@ namespace perdure {
 
 namespace {
 
-constexpr std::uint64_t kCopyBytes = 1_MiB;
 constexpr std::uint64_t kPatience = 5'000'000'000;  // nanoseconds
 
 int length(std::string_view text) noexcept { return static_cast<int>(text.size()); }
@@ -190,25 +189,18 @@ Status Buffered::make_way(std::string_view path, const layout::Identity& here) n
   return {};
 }
 
-Status Buffered::copy_base(std::uint64_t bytes) noexcept {
-  for (std::uint64_t at = 0; at < bytes;) {
-    const std::size_t n = std::min(kCopyBytes, bytes - at);
-    auto got = files_.read(base_, live_.image().base() + at, n, at);
-    if (!got) return std::move(got.error());
-    if (*got == 0) break;  // the base is shorter than the pool is now
-    at += *got;
-  }
-  return {};
-}
-
 Status Buffered::make_live(const layout::BaseMark& mark, const Opening& opening,
                            std::uint64_t bytes) noexcept {
   bytes = std::min(bytes, mark.live.max_bytes);
+  auto size = files_.size(base_);
+  if (!size) return std::move(size.error());
   PathText path;
   Status s = LiveImage::path_of(mark, path_.c_str(), path);
   if (s.ok()) s = make_way(path.c_str(), opening.identity);
-  if (s.ok()) s = live_.make(path.c_str(), mark, bytes, opening.base);
-  if (s.ok()) s = copy_base(bytes);
+  if (!s.ok()) return of_part("live image", path.c_str(), s);
+  auto base = files_.descriptor(base_);
+  if (!base) return std::move(base.error());
+  s = live_.make(path.c_str(), mark, {.file = *base, .bytes = *size}, bytes, opening.base);
   return s.ok() ? Status() : of_part("live image", path.c_str(), s);
 }
 
@@ -287,7 +279,9 @@ Status Buffered::missing(std::string_view path, const Status& why) const noexcep
 Status Buffered::inherit(std::string_view path) noexcept {
   const std::uint64_t began = RealPlatform::now_ns();
   for (;;) {
-    Status s = live_.inherit(path, mark());
+    auto base = files_.descriptor(base_);
+    if (!base) return std::move(base.error());
+    Status s = live_.inherit(path, mark(), *base);
     layout::Header header;
     if (s.ok()) s = read_header(live_.image().base(), live_.image().size(), header);
     if (s.ok()) break;
@@ -305,6 +299,21 @@ Status Buffered::inherit(std::string_view path) noexcept {
   LogReader<RealPlatform> reader(files_, folder_.c_str());
   Status s = reader.scan(mark());
   return s.ok() ? epochs_log_->go_on(reader, live_.durable()) : std::move(s);
+}
+
+Status Buffered::replay_into_live(LogReader<RealPlatform>& reader, std::uint64_t& lines) noexcept {
+  Status made;
+  Status s = reader.replay([&](std::uint64_t line, const LineWords& content) {
+    if (made.ok()) made = live_.chunks().make_live(line * kLine);
+    if (!made.ok()) return;
+    std::memcpy(live_.image().base() + line * kLine, content.words, kLine);
+    live_.mark_dirty(line);
+    ++lines;
+  });
+  if (!s.ok() || made.ok()) return s;
+  PathText path;
+  (void)live_path(path);
+  return of_part("live image", path.c_str(), made);
 }
 
 // After a power failure, or without the live image.
@@ -331,13 +340,7 @@ Status Buffered::restore(const Opening& opening) noexcept {
   if (!s.ok()) return s;
   s = make_live(next, opening, align_up(std::max(*bytes, reader.end().pool_bytes), kPage));
   std::uint64_t lines = 0;
-  if (s.ok()) {
-    s = reader.replay([&](std::uint64_t line, const LineWords& content) {
-      std::memcpy(live_.image().base() + line * kLine, content.words, kLine);
-      live_.mark_dirty(line);
-      ++lines;
-    });
-  }
+  if (s.ok()) s = replay_into_live(reader, lines);
   if (s.ok()) s = live_.publish();
   if (!s.ok()) {
     live_.discard();
@@ -395,7 +398,8 @@ Status Buffered::attach(RealPlatform& platform, EpochDomain<RealPlatform>& epoch
   platform_ = &platform;
   gate_ = &epochs.gate();
   gate_->set_brake(*this);
-  tracker_.emplace(live_.image().base(), live_.dirty());
+  live_.chunks().attach(platform);
+  tracker_.emplace(live_.image().base(), live_.dirty(), CutLimits{}, &live_.chunks());
   if (!tracker_->make()) return StatusCode::out_of_memory;
   stream_.emplace(platform, *tracker_, *epochs_log_, live_.image(), static_cast<CutWatch&>(*this),
                   CutShape{.interval_ns = std::uint64_t{options.interval_ms} * 1'000'000,
@@ -433,12 +437,16 @@ Status Buffered::before_growth(std::uint64_t bytes) noexcept {
 }
 
 // Threads may change it. A read of a file needs no space if the page was given back.
-Status Buffered::copy_page(std::uint64_t page, std::byte* to) noexcept {
-  if (platform_->poisoned()) return platform_->failure();  // a lost page may read as zeros
+Expected<bool> Buffered::copy_page(std::uint64_t page, std::byte* to) noexcept {
+  if (platform_->poisoned()) return fail(platform_->failure());  // a lost page may read as zeros
+  if (!live_.chunks().is_live(page * kPage)) {
+    if (platform_->poisoned()) return fail(platform_->failure());  // then no chunk says to be live
+    return false;
+  }
   const std::int64_t got = live_.image().read(to, kPage, page * kPage);
-  if (got == static_cast<std::int64_t>(kPage)) return {};
-  return Status::format(StatusCode::io, "the live image cannot be read: %s",
-                        got < 0 ? std::strerror(errno) : "it is too short");
+  if (got == static_cast<std::int64_t>(kPage)) return true;
+  return fail(StatusCode::io, "the live image cannot be read: %s",
+              got < 0 ? std::strerror(errno) : "it is too short");
 }
 
 Status Buffered::refusal() noexcept {
@@ -512,8 +520,8 @@ Status read_mark(const FileStorage& storage, layout::BaseMark& mark) noexcept {
   return damaged && !buffered ? Status() : std::move(s);
 }
 
-Status observe_live(FileStorage& storage, const layout::BaseMark& mark, std::string_view path,
-                    const layout::Identity& identity) noexcept {
+Status observe_live(FileStorage& storage, FileStorage& base, const layout::BaseMark& mark,
+                    std::string_view path, const layout::Identity& identity) noexcept {
   if (!in_this_boot(mark, identity)) {
     return Status::format(StatusCode::untrusted,
                           "was open when the machine went down; open it for writing once (perdure "
@@ -529,10 +537,11 @@ Status observe_live(FileStorage& storage, const layout::BaseMark& mark, std::str
     layout::BaseMark now{};
     if (Status read = read_mark(storage, now); !read.ok()) return read;
     if (now.state != layout::BaseState::open) return {};  // closed: the base is the pool
-    if (now.number != mark.number) return observe_live(storage, now, path, identity);
+    if (now.number != mark.number) return observe_live(storage, base, now, path, identity);
     s = StatusCode::corruption;
   }
-  storage.close();
+  base.close();
+  base.take(storage);
   if (s.ok()) s = storage.open(live.c_str(), FileStorage::Access::observer);
   if (s.ok()) return s;
   return Status::format(StatusCode::live_missing, "its live image %s cannot be read: %.*s",

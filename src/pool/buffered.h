@@ -85,6 +85,7 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   CutStream<RealPlatform>& stream() noexcept { return *stream_; }
   const CutStream<RealPlatform>& stream() const noexcept { return *stream_; }
   LiveImage& live() noexcept { return live_; }
+  const LiveImage& live() const noexcept { return live_; }
   // Errors: invalid_argument (the path is too long).
   Status live_path(PathText& path) const noexcept {
     return LiveImage::path_of(mark(), path_.c_str(), path);
@@ -107,7 +108,7 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   // --- FoldWatch ---
   void on_folding(std::uint64_t epoch) noexcept override { live_.set_folding(epoch); }
   void on_folded(std::uint64_t epoch) noexcept override { live_.set_folded(epoch); }
-  Status copy_page(std::uint64_t page, std::byte* to) noexcept override;
+  Expected<bool> copy_page(std::uint64_t page, std::byte* to) noexcept override;
   // --- GrowthWatch ---
   Status before_growth(std::uint64_t bytes) noexcept override;
   // --- Brake ---
@@ -120,9 +121,9 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   Status write_headers(layout::Header header, int copy) noexcept;
   Status clear_old(const layout::BaseMark& next) noexcept;
   Status make_way(std::string_view path, const layout::Identity& here) noexcept;
-  Status copy_base(std::uint64_t bytes) noexcept;
   Status make_live(const layout::BaseMark& mark, const Opening& opening,
                    std::uint64_t bytes) noexcept;
+  Status replay_into_live(LogReader<RealPlatform>& reader, std::uint64_t& lines) noexcept;
   Status inherit(std::string_view path) noexcept;
   Status restore(const Opening& opening) noexcept;
   Status missing(std::string_view path, const Status& why) const noexcept;
@@ -145,10 +146,11 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   int before_copy_ = 0;
 };
 
-// Of an observer of a base that is open: opens its live image instead. Errors: live_missing,
-// untrusted (only an open that writes can restore it), and those of files.
-Status observe_live(FileStorage& storage, const layout::BaseMark& mark, std::string_view path,
-                    const layout::Identity& identity) noexcept;
+// Of an observer of a base that is open: `storage` gets its live image, and `base` the base; once
+// it is mapped, LiveView shows both. Errors: live_missing, untrusted (only an open that writes can
+// restore it), and those of files.
+Status observe_live(FileStorage& storage, FileStorage& base, const layout::BaseMark& mark,
+                    std::string_view path, const layout::Identity& identity) noexcept;
 // Whether the file is the one that the mark was written for.
 bool of_this_file(const layout::BaseMark& mark, const layout::Identity& here) noexcept;
 // Reads the mark that counts from a file that is open. All zero if there is none.

@@ -31,7 +31,8 @@ layout::Identity last_owner(FileStorage& storage, std::string_view path) {
       storage.identity(here).ok() && text.assign(path) &&
       ::realpath(text.c_str(), resolved) != nullptr) {
     // Without an image the base says it.
-    if (!observe_live(storage, mark, resolved, here).ok()) {
+    FileStorage base;
+    if (!observe_live(storage, base, mark, resolved, here).ok()) {
       storage.close();
       (void)storage.open(path, FileStorage::Access::observer);
     }

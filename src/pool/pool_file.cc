@@ -192,7 +192,7 @@ Status PoolImpl::open_left(const PoolOptions& options, const layout::BaseMark& m
   if (read_only_) {
     char path[PATH_MAX];
     if (::realpath(path_.c_str(), path) == nullptr) return StatusCode::io;
-    return observe_live(storage_, mark, path, identity_);
+    return observe_live(storage_, base_, mark, path, identity_);
   }
   if (options.durability != Durability::automatic && options.durability != Durability::buffered) {
     return Status::format(StatusCode::invalid_argument,
@@ -265,6 +265,13 @@ Status PoolImpl::open_existing(const PoolOptions& options, std::uint64_t capacit
     return begin_buffered(options, header, copy);
   }
   if (Status s = storage_.map(std::max(header.max_bytes, capacity)); !s.ok()) return s;
+  if (base_.is_open()) {
+    view_.emplace(storage_, base_);
+    if (Status s = view_->show(); !s.ok()) return s;
+    if (options.handle_sigbus) {
+      (void)platform_.handle_lost_pages(view_->chunks().start(), LiveChunks::kStart);
+    }
+  }
   const bool durable = !read_only_ && durability_ == Durability::power;
   return durable ? storage_.sync_name() : Status();
 }
@@ -349,6 +356,11 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
     return platform_.lost() ? platform_.failure() : wrap(std::move(s));
   }
   if (buffered_ && options.background_threads != 0) buffered_->start();
+  if (view_ && observed_ && options.background_threads != 0 && !view_->start()) {
+    log_.say(LogLevel::warning,
+             "the system refused the thread that looks for what changes; "
+             "run_background() does");
+  }
   open_ = true;
   recovery_ns_ = RealPlatform::now_ns() - begin;
   tell_opened();
@@ -373,7 +385,10 @@ Status PoolImpl::resize(std::string_view path, std::uint64_t max_size) {
 
 Status PoolImpl::attach_buffered(const PoolOptions& options) {
   FileStorage& dirty = buffered_->live().dirty_file();
-  if (options.handle_sigbus) (void)platform_.handle_lost_pages(dirty.base(), dirty.capacity());
+  if (options.handle_sigbus) {
+    (void)platform_.handle_lost_pages(dirty.base(), dirty.capacity());
+    (void)platform_.handle_lost_pages(buffered_->live().chunks().start(), LiveChunks::kStart);
+  }
   return buffered_->attach(platform_, core_.epochs(), options.buffered);
 }
 

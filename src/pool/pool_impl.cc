@@ -54,6 +54,7 @@ PoolImpl::~PoolImpl() { (void)close({}); }
 
 Status PoolImpl::wrap(Status status) const {
   if (status.ok()) return status;
+  if (status == StatusCode::poisoned && platform_.poisoned()) return platform_.failure();
   return Status::format(status.code(), "%s: %.*s", path_.c_str(),
                         static_cast<int>(status.message().size()), status.message().data());
 }
@@ -115,7 +116,7 @@ Status PoolImpl::accept(const OpenReport& report) {
 }
 
 void PoolImpl::serve() {
-  if (storage_.medium().medium == Medium::volatile_ram && report_.at_once) {
+  if (in_memory() && report_.at_once) {
     core_.background().add(populate_);
   }
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
@@ -138,7 +139,7 @@ Step PoolImpl::Populate::run_some() {
 // Every map is opened with the pool: a block is allocated if the maps can reach it.
 Status PoolImpl::recover(const OpenReport& report, bool& whole) {
   if (report.directory_damaged) damage_.add("the root directory is damaged: a map may be missing");
-  if (storage_.medium().medium == Medium::volatile_ram && !report.at_once) {
+  if (in_memory() && !report.at_once) {
     core_.heap().for_each_assigned([this](const std::byte* p, std::uint64_t n) {
       storage_.populate(static_cast<std::uint64_t>(p - storage_.base()), n);
     });
@@ -493,6 +494,7 @@ Status PoolImpl::read_batch(FunctionRef<void()> reads) {
 Expected<bool> PoolImpl::run_background() {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   if (buffered_ && buffered_->run_due()) return true;
+  if (view_ && observed_) view_->refresh();  // its own recovery would be lost
   return core_.background().run_some();
 }
 
@@ -531,6 +533,7 @@ Status PoolImpl::close(const CloseOptions& options) {
       platform_.leave_mapping();
       storage_.abandon();
       if (buffered_) buffered_->abandon();
+      if (view_) view_->abandon();
       open_ = false;
     }
     return closed_;
@@ -562,6 +565,7 @@ Status PoolImpl::close(const CloseOptions& options) {
   }
   platform_.leave_mapping();
   if (buffered_) buffered_->live().close();
+  view_.reset();
   storage_.close();
   base_.close();
   interleaved_.end();

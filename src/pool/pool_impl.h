@@ -6,6 +6,7 @@
 #include <span>
 #include <string_view>
 
+#include "cut/live_view.h"
 #include "index/engine_table.h"
 #include "perdure/pool.h"
 #include "platform/file_storage.h"
@@ -135,6 +136,10 @@ class PoolImpl final : private PoolMaps {
   }
   Status wrap(Status status) const;  // puts the path in front
   bool lost() const;                 // the file no longer has all of the pool
+  // All of the pool is in memory; a live image there has only a part of it.
+  bool in_memory() const noexcept {
+    return storage_.medium().medium == Medium::volatile_ram && !base_.is_open();
+  }
   Slot* find(std::string_view name) const noexcept;
   Expected<std::uint64_t> punch_free();
   Status find_violations(const CheckOptions& options, Findings& findings);
@@ -148,6 +153,7 @@ class PoolImpl final : private PoolMaps {
   RealFileSystem real_files_;
   FileSystem* files_ = &real_files_;
   std::optional<Buffered> buffered_;
+  std::optional<LiveView> view_;  // of an observer of a `buffered` pool that is open
   InterleavedDram interleaved_;
   Populate populate_{*this};
   PoolCore<RealPlatform> core_;  // its destruction ends all background work

@@ -142,7 +142,7 @@ Expected<PoolStats> PoolImpl::stats() {
   const HeapStats heap = core_.heap().stats();
   const std::uint64_t extent = core_.heap().extent_bytes();
   out.file_bytes = core_.header().file_bytes;
-  out.disk_bytes = (buffered_ ? base_ : storage_).disk_bytes();
+  out.disk_bytes = (base_.is_open() ? base_ : storage_).disk_bytes();
   out.max_bytes = core_.header().max_bytes;
   out.assigned_bytes = heap.assigned_extents * extent;
   const std::uint64_t tables = heap.table_extents * extent;
@@ -168,6 +168,7 @@ Expected<PoolStats> PoolImpl::stats() {
     out.longest_stop_ns = cuts.shut_ns;
     out.log_failed_unix_ns = cuts.failed_unix_ns;
     out.log_bound_bytes = cuts.log_bound_bytes;
+    out.live_bytes = buffered_->live().chunks().live_bytes();
     out.folds = buffered_->folds().folds;
     out.fold_written_bytes = buffered_->folds().written_bytes;
   }
@@ -312,7 +313,8 @@ Status observe_base(FileStorage& storage, const layout::BaseMark& mark, std::str
   PathText text;
   if (!text.assign(path) || ::realpath(text.c_str(), resolved) == nullptr) return StatusCode::io;
   if (Status s = LiveImage::path_of(mark, resolved, image); !s.ok()) return s;
-  Status live = observe_live(storage, mark, resolved, identity);
+  FileStorage base;
+  Status live = observe_live(storage, base, mark, resolved, identity);
   if (live.ok()) return live;
   storage.close();
   Status s = storage.open(path, FileStorage::Access::observer);

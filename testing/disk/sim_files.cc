@@ -1,5 +1,8 @@
 #include "testing/disk/sim_files.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <string_view>
@@ -213,6 +216,16 @@ Status SimFileSystem::sync(File file) noexcept {
 }
 
 Expected<std::uint64_t> SimFileSystem::size(File file) noexcept { return nodes_[file].size; }
+
+Expected<int> SimFileSystem::descriptor(File file) noexcept {
+  std::vector<std::byte> content(nodes_[file].size);
+  const auto n = read(file, content.data(), content.size(), 0);
+  const int copy = n ? ::memfd_create("base", MFD_CLOEXEC) : -1;
+  const auto size = static_cast<ssize_t>(content.size());
+  if (copy >= 0 && ::write(copy, content.data(), content.size()) == size) return copy;
+  if (copy >= 0) ::close(copy);
+  return fail(StatusCode::io, "a copy of the file cannot be made");
+}
 
 // --- power failure -------------------------------------------------------------------------------
 

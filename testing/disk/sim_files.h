@@ -41,6 +41,8 @@ class SimFileSystem final : public FileSystem {
   Status allocate(File file, std::uint64_t offset, std::uint64_t length) noexcept override;
   Status sync(File file) noexcept override;
   Expected<std::uint64_t> size(File file) noexcept override;
+  // Of a copy of the content as it is now.
+  Expected<int> descriptor(File file) noexcept override;
   Status rename(std::string_view from, std::string_view to) noexcept override;
   Status remove(std::string_view path) noexcept override;
   Status make_folder(std::string_view path) noexcept override;

@@ -96,12 +96,12 @@ class LogFiles : public ::testing::Test {
   std::set<std::uint64_t> dirty_;
   std::mt19937_64 random_{5};
   std::uint64_t clock_ = 0;
-  std::function<Status(std::uint64_t, std::byte*)> copier_ = [this](std::uint64_t page,
-                                                                    std::byte* to) {
+  std::function<Expected<bool>(std::uint64_t, std::byte*)> copier_ = [this](std::uint64_t page,
+                                                                            std::byte* to) {
     std::memcpy(to, pool_.data() + page * (kPage / kLine), kPage);
-    return Status();
+    return true;
   };
-  FunctionRef<Status(std::uint64_t, std::byte*)> copy_{copier_};
+  PageContent copy_{copier_};
 };
 
 TEST_F(LogFiles, GoesOnRestartsAndCloses) {

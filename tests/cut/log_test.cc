@@ -436,7 +436,7 @@ TEST(Assertions, fold_F1_and_F2) {
   Folding<SimPlatform> folding(files, "base", "log", owner.log(), kPiece);
   const auto zeros = [](std::uint64_t, std::byte* to) {
     std::memset(to, 0, kPage);
-    return Status();
+    return Expected<bool>(true);
   };
   must(folding.begin());
   EXPECT_TRUE(must(folding.copy(zeros)));

@@ -149,22 +149,22 @@ class Owner {
     ASSERT_EQ(std::memcmp(&content, line_of(now_[i]).words, sizeof(content)), 0);
     dirty_.insert(i);
   }
-  Status copy_page(std::uint64_t page, std::byte* to) {
+  Expected<bool> copy_page(std::uint64_t page, std::byte* to) {
     std::memset(to, 0, kPage);
     for (std::size_t i = 0; i < now_.size(); ++i) {
       if (kNumbers[i] * kLine / kPage != page) continue;
       const LineWords line = line_of(now_[i]);
       std::memcpy(to + kNumbers[i] * kLine % kPage, &line, sizeof(line));
     }
-    return {};
+    return true;
   }
 
   FileSystem& files_;
   std::optional<Log> log_;
   std::optional<Folding<SimPlatform>> folding_;
-  std::function<Status(std::uint64_t, std::byte*)> copy_ =
+  std::function<Expected<bool>(std::uint64_t, std::byte*)> copy_ =
       [this](std::uint64_t page, std::byte* to) { return copy_page(page, to); };
-  FunctionRef<Status(std::uint64_t, std::byte*)> page_{copy_};
+  PageContent page_{copy_};
   Content now_{};
   std::set<std::size_t> dirty_;
   bool large_ = false;

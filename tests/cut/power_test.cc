@@ -54,6 +54,7 @@ class Named final : public FileSystem {
   }
   Status sync(File file) noexcept override { return files_.sync(file); }
   Expected<std::uint64_t> size(File file) noexcept override { return files_.size(file); }
+  Expected<int> descriptor(File file) noexcept override { return files_.descriptor(file); }
   Status rename(std::string_view from, std::string_view to) noexcept override {
     return files_.rename(name(from), name(to));
   }

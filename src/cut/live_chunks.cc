@@ -1,0 +1,222 @@
+#include "cut/live_chunks.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "platform/nap.h"
+#include "util/crc32c.h"
+
+namespace perdure {
+
+using layout::LiveBits;
+using layout::LiveHead;
+
+namespace {
+
+constexpr std::uint64_t kLeastChunk = 256_KiB;
+constexpr std::uint64_t kBitsInHead = std::size(LiveHead{}.live) * 64;
+static_assert(FirstStores<RealPlatform>::kMaxParts ==
+              kBitsInHead + std::size(LiveBits{}.live) * 64);
+
+}  // namespace
+
+LiveChunks::Word& LiveChunks::word(std::uint64_t chunk) const noexcept {
+  auto* more = reinterpret_cast<LiveBits*>(start_ + layout::kMarkStride + layout::kMarkOffset);
+  std::uint64_t& bits =
+      chunk < kBitsInHead ? head().live[chunk / 64] : more->live[(chunk - kBitsInHead) / 64];
+  return reinterpret_cast<Word&>(bits);
+}
+
+Status LiveChunks::open() noexcept {
+  start_ = image_.map_start(kStart);
+  if (start_ != nullptr) return {};
+  return Status::format(StatusCode::out_of_memory, "the head of the live image cannot be mapped");
+}
+
+void LiveChunks::set_chunks(std::uint64_t covered, std::uint64_t chunk_bytes) noexcept {
+  covered_ = covered;
+  set_shape(align_up(covered, chunk_bytes) / chunk_bytes,
+            static_cast<unsigned>(std::countr_zero(chunk_bytes)));
+  set_ready(parts());  // what lies behind the chunks
+}
+
+template <class F>
+Status LiveChunks::for_each_run(F&& show) noexcept {
+  for (std::uint64_t from = 0; from < parts();) {
+    const bool live = has_bit(from);
+    std::uint64_t to = from + 1;
+    while (to < parts() && has_bit(to) == live) ++to;
+    const std::uint64_t end = live ? begin_of(to) : std::min(begin_of(to), covered_);
+    if (Status s = show(begin_of(from), end, live); !s.ok()) return s;
+    from = to;
+  }
+  return {};
+}
+
+Status LiveChunks::begin(std::uint64_t bytes, LiveHead head) noexcept {
+  if (Status s = open(); !s.ok()) return s;
+  head.magic = layout::kLiveMagic;
+  head.covered = align_up(bytes, kPage);
+  head.chunk_bytes = kLeastChunk;
+  while (head.covered > head.chunk_bytes * kMaxParts) head.chunk_bytes *= 2;
+  head.crc = crc32c(4, &head, offsetof(LiveHead, crc));
+  set_chunks(head.covered, head.chunk_bytes);
+  if (Status s = image_.show(base_, 0, head.covered); !s.ok()) return s;
+  // Chunk 0. The head and its bits lie in it, where the base has its marks.
+  const std::uint64_t n = std::min(head.covered, head.chunk_bytes);
+  if (Status s = image_.write(image_.base(), n, 0); !s.ok()) return s;
+  std::memset(start_ + layout::kMarkStride + layout::kMarkOffset, 0, sizeof(LiveBits));
+  std::memcpy(start_ + layout::kMarkOffset, &head, sizeof(head));
+  word(0).store(1, std::memory_order_release);
+  made_.store(1, std::memory_order_relaxed);
+  set_ready(0);
+  return image_.show_own(0, head.chunk_bytes);
+}
+
+Status LiveChunks::go_on() noexcept {
+  if (Status s = open(); !s.ok()) return s;
+  const LiveHead& live = head();
+  const std::uint64_t most = live.chunk_bytes * kMaxParts;
+  const bool right = live.magic == layout::kLiveMagic &&
+                     live.crc == crc32c(4, &live, offsetof(LiveHead, crc)) &&
+                     std::has_single_bit(live.chunk_bytes) && live.chunk_bytes >= kLeastChunk &&
+                     live.covered <= most && live.covered % kPage == 0 && has_bit(0);
+  if (!right) return Status::format(StatusCode::corruption, "its head is damaged");
+  set_chunks(live.covered, live.chunk_bytes);
+  struct stat info{};
+  if (::fstat(base_, &info) != 0) {
+    return Status::format(StatusCode::io, "the pool's file is not open: %s", std::strerror(errno));
+  }
+  if (align_up(static_cast<std::uint64_t>(info.st_size), kPage) < live.covered) {
+    return Status::format(StatusCode::corruption,
+                          "the pool's file was truncated: %lld bytes, of %llu; restore a copy",
+                          static_cast<long long>(info.st_size),
+                          static_cast<unsigned long long>(live.covered));
+  }
+  for (std::uint64_t chunk = 0; chunk < parts(); ++chunk) {
+    if (!has_bit(chunk)) continue;
+    set_ready(chunk);
+    made_.fetch_add(1, std::memory_order_relaxed);
+  }
+  return for_each_run([this](std::uint64_t from, std::uint64_t to, bool live_run) {
+    return live_run ? Status() : image_.show(base_, from, to);
+  });
+}
+
+void LiveChunks::attach(RealPlatform& platform) noexcept {
+  platform_ = &platform;
+  // The next store of each thread finds the pool poisoned.
+  platform.on_lost_pages([](void* chunks) { static_cast<LiveChunks*>(chunks)->set_none_ready(); },
+                         this);
+}
+
+void LiveChunks::close() noexcept {
+  if (start_ != nullptr) ::munmap(std::exchange(start_, nullptr), kStart);
+  if (base_ >= 0) ::close(std::exchange(base_, -1));
+}
+
+void LiveChunks::abandon() noexcept { start_ = nullptr; }
+
+std::uint64_t LiveChunks::live_bytes() const noexcept {
+  const std::uint64_t covered = parts() << shift();
+  const std::uint64_t behind = image_.size() > covered ? image_.size() - covered : 0;
+  return std::min((made_.load(std::memory_order_relaxed) << shift()) + behind, image_.size());
+}
+
+Status LiveChunks::make(std::uint64_t chunk) noexcept {
+  const std::uint64_t from = begin_of(chunk);
+  const std::uint64_t to = begin_of(chunk + 1);
+  const std::uint64_t n = std::min(to, covered_) - from;
+  // From the mapping of the base: if it cannot be read there, write() fails.
+  if (Status s = image_.write(image_.base() + from, n, from); !s.ok()) return s;
+  // Then it may be a copy of zeros (bus_errors.cc).
+  if (platform_ != nullptr && platform_->poisoned()) return StatusCode::poisoned;
+  const std::uint64_t bit = std::uint64_t{1} << chunk % 64;
+  word(chunk).fetch_or(bit, std::memory_order_release);
+  if (Status s = image_.show_own(from, to); !s.ok()) {
+    word(chunk).fetch_and(~bit, std::memory_order_release);
+    return s;
+  }
+  made_.fetch_add(1, std::memory_order_relaxed);
+  set_ready(chunk);
+  return {};
+}
+
+Status LiveChunks::make_live(std::uint64_t offset) noexcept {
+  const std::uint64_t chunk = part_of(offset);
+  LatchGuard guard(latches_[chunk % latches_.size()]);
+  return is_ready(chunk) ? Status() : make(chunk);
+}
+
+void LiveChunks::make_ready(std::uint64_t part) noexcept {
+  if (frozen_.load(std::memory_order_acquire)) return;
+  Status s;
+  {
+    LatchGuard guard(latches_[part % latches_.size()]);
+    if (is_ready(part) || frozen_.load(std::memory_order_acquire)) return;
+    // Then no part is ready, and this one may be live.
+    s = platform_->poisoned() ? Status(StatusCode::poisoned) : make(part);
+  }
+  if (!s.ok()) freeze(s);
+}
+
+void LiveChunks::keep_all_private() noexcept {
+  constexpr int kTries = 100;
+  const auto keep = [this](std::uint64_t from, std::uint64_t to, bool live) {
+    for (int i = 0; i < kTries; ++i) {
+      if (image_.keep_private(live ? -1 : base_, from, to).ok()) return Status();
+      nap();
+    }
+    std::abort();
+  };
+  (void)for_each_run(keep);
+  const bool whole = parts() != 0 && has_bit(parts() - 1);
+  (void)keep(whole ? begin_of(parts()) : covered_, image_.capacity(), true);
+}
+
+void LiveChunks::mark_poisoned(const Status& why) noexcept {
+  char text[256];
+  const bool readable = why != StatusCode::corruption;  // the base
+  std::snprintf(text, sizeof(text),
+                "%s (%.*s), and nothing is acknowledged any more; close the pool, see to the disk, "
+                "and open it again%s",
+                readable ? "its live image cannot be changed" : "its file cannot be read",
+                static_cast<int>(why.message().size()), why.message().data(),
+                readable ? ": nothing that was acknowledged is lost" : "");
+  platform_->mark_poisoned(platform_->poisoned() ? nullptr : text);
+}
+
+// No other thread is in make() while all latches are taken. The log is told afterwards: it may call
+// the application, which may store.
+void LiveChunks::freeze(const Status& why) noexcept {
+  for (auto& latch : latches_) latch.lock();
+  if (!frozen_.load(std::memory_order_relaxed)) {
+    mark_poisoned(why);
+
+    set_none_ready();
+    (void)RealPlatform::heavy_fence();
+    keep_all_private();
+    frozen_.store(true, std::memory_order_release);
+  }
+  for (auto& latch : latches_) latch.unlock();
+  platform_->tell_poisoned();
+}
+
+void LiveChunks::refresh() noexcept {
+  for (std::uint64_t chunk = 0; chunk < parts(); ++chunk) {
+    if (is_ready(chunk) || !has_bit(chunk)) continue;
+    if (!image_.show_own(begin_of(chunk), begin_of(chunk + 1)).ok()) return;
+    set_ready(chunk);
+  }
+}
+
+}  // namespace perdure

@@ -1,0 +1,142 @@
+// LiveChunks: the parts of a pool that are in its live image. The others are still in the base
+// only.
+//
+// WHAT  The memory of a `buffered` pool shows the base, but for chunks that have been stored to.
+//   The first store to a chunk copies it into the live image, which is shown there from then on.
+//   So an open copies one chunk, and a chunk that is never stored to costs nothing.
+// LAYOUT  In the live image, at kMarkOffset of its first page: LiveHead, with the size of the
+//   chunks, the bytes of the base that they cover, and a bit for each; at that place of the
+//   second page the bits for which the head has no room. What lies behind the covered bytes is
+//   always in the image. The chunks that are not live are holes there.
+// INVARIANTS
+//   chunk.K1  A chunk has its bit before a store to it, and its content in the image before its
+//       bit.
+//   chunk.K2  Until a chunk has its bit, the base does not change there: folds leave such pages
+//       out. Chunk 0 has the headers and marks, and is live from the start.
+//   chunk.K3  A chunk that is live stays so until the image is removed.
+// OPERATIONS
+//   begin      of a new image: head, chunk 0.
+//   go_on      of an image that a process has left, or of an observer: shows what the bits say.
+//   make_live  copy into the file; bit in the head; the image is shown in its place. Readers see
+//              the same content before and after.
+//   refresh    of an observer: shows what became live since.
+// FAILURE  If pages of the mapping are lost (SIGBUS), all later stores are private in the same way.
+//   A store cannot fail. So if its chunk cannot be made live (there is no space, or the
+//   base cannot be read), the pool is poisoned, and from then on all stores stay in the memory
+//   of this process (freeze): the files are as if it had been killed then. Each thread has at
+//   most one store that has passed FirstStores::before() when the bits go, and all that follow
+//   are private. So what the files have of each thread is a beginning of what it stored. If the
+//   kernel does not allow that, either, the process ends, which loses no more.
+// RECOVERY  go_on(), of the next process.
+// ORDERING  The bit in the head is set with release order, and so is the one in FirstStores,
+//   after the kernel has replaced the mapping.
+// PROGRESS  Threads that store to one chunk for the first time wait for each other, and for the
+//   copy.
+// Thread safety: begin(), go_on() and close() are of one thread. make_live() and before(): any.
+// One thread at a time may call refresh().
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "cut/log_format.h"
+#include "platform/file_storage.h"
+#include "platform/first_stores.h"
+#include "platform/real_platform.h"
+
+namespace perdure {
+
+namespace layout {
+
+// In the live image, at kMarkOffset.
+struct LiveHead {
+  std::uint64_t magic;  // kLiveMagic
+  std::uint8_t live_id[16];
+  std::uint8_t log_id[16];
+  std::uint8_t boot_id[16];
+  std::uint64_t inode, filesystem_id;  // of the base
+  std::uint64_t covered;               // bytes of the base that the chunks cover; whole pages
+  std::uint64_t chunk_bytes;           // a power of two
+  std::uint64_t crc;                   // CRC32C of all before it
+  // These change.
+  std::uint64_t folded;   // epoch that the base has
+  std::uint64_t folding;  // or may have soon
+  std::uint64_t used;     // 1: a mark of the base names this image
+  std::uint64_t changes;  // of `durable`: durable[changes % 2] counts
+  EpochId durable[2];
+  std::uint64_t live[40];  // a bit for each chunk
+};
+static_assert(sizeof(LiveHead) == 480 && std::is_trivially_copyable_v<LiveHead>);
+static_assert(sizeof(LiveHead) <= sizeof(BaseMark));
+
+// At kMarkStride + kMarkOffset: the bits of more chunks.
+struct LiveBits {
+  std::uint64_t live[64];
+};
+static_assert(sizeof(LiveBits) == sizeof(BaseMark));
+
+}  // namespace layout
+
+class LiveChunks final : public FirstStores<RealPlatform> {
+ public:
+  // `image` must stay valid, and is mapped when it is used. Takes `base`, the open file.
+  LiveChunks(FileStorage& image, int base) noexcept : image_(image), base_(base) {}
+  LiveChunks(const LiveChunks&) = delete;
+  LiveChunks& operator=(const LiveChunks&) = delete;
+  ~LiveChunks() { close(); }
+
+  // Of a new image, as long as the pool, of a base with `bytes` bytes. `head`: the rest of it.
+  // Errors: pool_full, out_of_memory, io.
+  Status begin(std::uint64_t bytes, layout::LiveHead head) noexcept;
+  // Errors: corruption (the head is none; the base is too short), out_of_memory, io.
+  Status go_on() noexcept;
+  void close() noexcept;
+  void abandon() noexcept;  // in a child of fork
+
+  // Makes the chunk with this byte of the pool live. Errors: pool_full, out_of_memory, io.
+  Status make_live(std::uint64_t offset) noexcept;
+  bool is_live(std::uint64_t offset) const noexcept { return is_ready(part_of(offset)); }
+  void refresh() noexcept;
+  // Which a chunk that cannot be made live poisons. It must stay valid.
+  void attach(RealPlatform& platform) noexcept;
+  const std::byte* start() const noexcept { return start_; }  // kStart bytes
+  static constexpr std::uint64_t kStart = 2 * kPage;
+
+  layout::LiveHead& head() const noexcept {
+    return *reinterpret_cast<layout::LiveHead*>(start_ + layout::kMarkOffset);
+  }
+  // The bytes of the chunks that are live, and of what lies behind all chunks.
+  std::uint64_t live_bytes() const noexcept;
+
+ private:
+  using Word = RealPlatform::Atomic<std::uint64_t>;
+
+  void make_ready(std::uint64_t part) noexcept override;
+  Status open() noexcept;
+  void set_chunks(std::uint64_t covered, std::uint64_t chunk_bytes) noexcept;
+  Word& word(std::uint64_t chunk) const noexcept;
+  bool has_bit(std::uint64_t chunk) const noexcept {
+    return (word(chunk).load(std::memory_order_acquire) >> chunk % 64 & 1) != 0;
+  }
+  std::uint64_t begin_of(std::uint64_t chunk) const noexcept { return chunk << shift(); }
+  // Calls show(from, to, live) for each run of chunks that are live or are not, and for the rest.
+  template <class F>
+  Status for_each_run(F&& show) noexcept;
+  Status make(std::uint64_t chunk) noexcept;
+  void freeze(const Status& why) noexcept;
+  void mark_poisoned(const Status& why) noexcept;
+  void keep_all_private() noexcept;
+
+  FileStorage& image_;
+  int base_;
+  RealPlatform* platform_ = nullptr;
+  // A mapping of its own: what is written there stays shared after freeze().
+  std::byte* start_ = nullptr;
+  std::uint64_t covered_ = 0;
+  RealPlatform::Atomic<std::uint64_t> made_{0};  // chunks that are live
+  RealPlatform::Atomic<bool> frozen_{false};
+  std::array<RealPlatform::Latch, 16> latches_;  // of chunk i: i % 16
+};
+
+}  // namespace perdure

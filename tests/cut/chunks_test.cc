@@ -1,0 +1,507 @@
+// Parts of a `buffered` pool that are only in its base, and become live at their first store: with
+// threads that read and store, kills, power failures, observers, and without space for a chunk.
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "cut/live_view.h"
+#include "tests/support/buffered_files.h"
+
+namespace perdure::test {
+namespace {
+
+constexpr std::uint64_t kRecords = 6'000;
+
+PoolOptions wide(std::uint32_t interval_ms = 100) {
+  PoolOptions options = buffered(interval_ms);
+  options.max_size = 64_MiB;
+  return options;
+}
+std::string value_of(std::uint64_t i, std::uint64_t round) {
+  return std::to_string(i) + ":" + std::to_string(round) + std::string(mix(i) % 800, 'v');
+}
+
+class Chunks : public BufferedFiles {
+ protected:
+  using Records = Map<std::uint64_t, Bytes>;
+
+  // A closed pool of some chunks.
+  Chunks() {
+    PoolOptions first = wide();
+    first.durability = Durability::process;
+    Pool pool = must(Pool::open(path(), first));
+    auto records = records_of(pool);
+    for (std::uint64_t i = 0; i < kRecords; ++i) must(records.put(i, value_of(i, 0)));
+    must(pool.close());
+  }
+  static Records records_of(Pool& pool) {
+    return must(pool.map<std::uint64_t, Bytes>("records", small_map()));
+  }
+  static void update(Pool& pool, std::uint64_t from, std::uint64_t to, std::uint64_t round) {
+    auto records = records_of(pool);
+    for (std::uint64_t i = from; i < to; ++i) must(records.put(i, value_of(i, round)));
+  }
+  // Records in [from, to) have the value of `round`, all others that of round 0.
+  static std::string wrong(Pool& pool, std::uint64_t from = 0, std::uint64_t to = 0,
+                           std::uint64_t round = 0) {
+    auto records = records_of(pool);
+    for (std::uint64_t i = 0; i < kRecords; ++i) {
+      const auto got = records.get(i);
+      const std::string right = value_of(i, i >= from && i < to ? round : 0);
+      if (!got || !*got || **got != right) return "record " + std::to_string(i);
+    }
+    return "";
+  }
+  static std::string wrong_after(Pool& pool, std::uint64_t from, std::uint64_t to,
+                                 std::uint64_t round) {
+    const CheckReport report = must(pool.check({.deep = true}));
+    return report.ok() ? wrong(pool, from, to, round) : std::string(report.first());
+  }
+  std::uint64_t disk_bytes(const std::string& name) const {
+    struct stat info{};
+    return ::stat(path(name).c_str(), &info) == 0 ? static_cast<std::uint64_t>(info.st_blocks) * 512
+                                                  : 0;
+  }
+};
+
+TEST_F(Chunks, AnOpenAndACloseCopyWhatTheyStoreTo) {
+  const std::uint64_t size = fs::file_size(path());
+  ASSERT_GT(size, 5 * 256_KiB);
+  {
+    PoolOptions rests = wide(3'600'000);
+    rests.background_threads = 0;
+    Pool pool = must(Pool::open(path(), rests));
+    EXPECT_EQ(wrong(pool), "");
+    const std::uint64_t live = must(pool.stats()).live_bytes;
+    EXPECT_GT(live, 0U);
+    EXPECT_LT(live, size / 2);
+    EXPECT_LT(disk_bytes("pool-live"), size / 2);
+    must(records_of(pool).put(1, value_of(1, 1)));
+    EXPECT_LT(must(pool.stats()).live_bytes, size / 2);
+    must(pool.close());
+  }
+  EXPECT_EQ(files(), 1U);
+  Pool pool = must(Pool::open(path(), as_it_was()));
+  EXPECT_EQ(wrong_after(pool, 1, 2, 1), "");
+  EXPECT_EQ(must(pool.stats()).fold_written_bytes, 0U);
+}
+
+TEST_F(Chunks, ThreadsReadAndStoreWhileChunksBecomeLive) {
+  constexpr std::uint64_t kThreads = 3;
+  {
+    Pool pool = must(Pool::open(path(), wide(1)));
+    auto records = records_of(pool);
+    std::atomic<std::uint64_t> ended = 0;
+    std::vector<std::thread> threads;
+    for (std::uint64_t t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        for (std::uint64_t i = t; i < kRecords; i += kThreads) must(records.put(i, value_of(i, 1)));
+        ++ended;
+      });
+    }
+    threads.emplace_back([&] {
+      for (std::uint64_t i = 0; ended < kThreads; i = mix(i + 1) % kRecords) {
+        const auto got = must(records.get(i));
+        ASSERT_TRUE(got && (*got == value_of(i, 0) || *got == value_of(i, 1))) << i;
+      }
+    });
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(wrong_after(pool, 0, kRecords, 1), "");
+    must(pool.close());
+  }
+  Pool pool = must(Pool::open(path(), as_it_was()));
+  EXPECT_EQ(wrong_after(pool, 0, kRecords, 1), "");
+}
+
+TEST_F(Chunks, AKillLosesNothing) {
+  in_killed_process([&](Pool& pool) { update(pool, 100, 200, 1); }, wide());
+  in_killed_process([&](Pool& pool) { EXPECT_EQ(wrong_after(pool, 100, 200, 1), ""); },
+                    as_it_was());
+  in_killed_process([&](Pool& pool) { update(pool, 100, 1000, 2); }, as_it_was());
+  {
+    Pool pool = must(Pool::open(path(), as_it_was()));
+    EXPECT_EQ(wrong_after(pool, 100, 1000, 2), "");
+    must(pool.close());
+  }
+  EXPECT_EQ(files(), 1U);
+  Pool pool = must(Pool::open(path(), as_it_was()));
+  EXPECT_EQ(wrong_after(pool, 100, 1000, 2), "");
+}
+
+// A segment of the log has parts that the base has already. The pages of these are in no live chunk
+// after a power failure. A fold must not write them.
+TEST_F(Chunks, AFoldLeavesOutWhatOnlyTheBaseHas) {
+  for (const bool killed : {false, true}) {
+    in_killed_process(
+        [&](Pool& pool) {
+          update(pool, 0, kRecords, 1);
+          must(pool.sync());
+          must(pool.fold_log());
+          must(records_of(pool).put(0, value_of(0, 1)));
+          must(pool.sync());
+        },
+        wide(3'600'000));
+    machine_restarts();
+    fs::remove(path("pool-live"));
+    if (killed) in_killed_process([](Pool&) {}, as_it_was());
+    {
+      Pool pool = must(Pool::open(path(), as_it_was()));
+      EXPECT_LT(must(pool.stats()).live_bytes, fs::file_size(path()));
+      EXPECT_EQ(wrong_after(pool, 0, kRecords, 1), "");
+      must(pool.close());
+    }
+    Pool pool = must(Pool::open(path(), as_it_was()));
+    EXPECT_EQ(wrong_after(pool, 0, kRecords, 1), "") << killed;
+  }
+}
+
+TEST_F(Chunks, APowerFailureLeavesTheLastCut) {
+  in_killed_process(
+      [&](Pool& pool) {
+        update(pool, 50, 70, 1);
+        must(pool.sync());
+        update(pool, 3000, 4000, 1);  // in no cut
+      },
+      wide(3'600'000));
+  machine_restarts();
+  Pool pool = must(Pool::open(path(), as_it_was()));
+  EXPECT_EQ(wrong_after(pool, 50, 70, 1), "");
+}
+
+// --- without space -------------------------------------------------------------------------------
+
+// Files cannot become longer than that.
+class FileLimit {
+ public:
+  explicit FileLimit(std::uint64_t bytes) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~FileLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+  FileLimit(const FileLimit&) = delete;
+  FileLimit& operator=(const FileLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+// As if the process had been killed then: nothing that was acknowledged is lost.
+TEST_F(Chunks, WithoutSpaceForAChunkThePoolStops) {
+  constexpr std::uint64_t kThreads = 2;
+  constexpr std::uint64_t kHot = 2'000;
+  std::array<std::atomic<std::uint64_t>, kThreads> hot_done{}, cold_done{};
+  {
+    Pool pool = must(Pool::open(path(), wide(3'600'000)));
+    auto records = records_of(pool);
+    auto hot = later(pool);
+    for (std::uint64_t t = 0; t < kThreads; ++t) must(hot.put(t, 0));
+    const FileLimit limit(256_KiB);  // the first chunk, which is live
+    std::vector<std::thread> threads;
+    for (std::uint64_t t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        Found put = hot.put(t, 0);
+        for (std::uint64_t i = 1; put.ok() && i <= kHot; ++i) {
+          put = hot.put(t, i);
+          if (put.ok()) hot_done[t] = i;
+        }
+        for (std::uint64_t i = t; put.ok() && i < kRecords; i += kThreads) {
+          put = records.put(i, value_of(i, 1));
+          if (put.ok()) cold_done[t] = i + 1;
+        }
+        EXPECT_EQ(put.status(), StatusCode::poisoned);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(hot.put(0, kHot + 1).status(), StatusCode::poisoned);
+    const Status failure = pool.sync();
+    EXPECT_EQ(failure, StatusCode::poisoned);
+    EXPECT_NE(failure.message().find("live image"), std::string_view::npos) << failure.message();
+    EXPECT_EQ(pool.close(), StatusCode::poisoned);
+  }
+  Pool pool = must(Pool::open(path(), as_it_was()));
+  auto records = records_of(pool);
+  auto hot = later(pool);
+  for (std::uint64_t t = 0; t < kThreads; ++t) {
+    const std::uint64_t got = must(hot.get(t)).value_or(0);
+    EXPECT_TRUE(got == hot_done[t] || got == hot_done[t] + 1) << got << " " << hot_done[t];
+  }
+  for (std::uint64_t i = 0; i < kRecords; ++i) {
+    const bool was = i < cold_done[i % kThreads];
+    const auto got = must(records.get(i));
+    ASSERT_TRUE(got && (*got == value_of(i, 1) || (!was && *got == value_of(i, 0)))) << i;
+  }
+  std::printf("acknowledged: %llu, %llu\n", static_cast<unsigned long long>(hot_done[0]),
+              static_cast<unsigned long long>(cold_done[0]));
+  expect_sound(pool);
+  must(pool.close());
+}
+
+// Not even to chunks that are live, and to what lies behind all chunks.
+TEST_F(Chunks, AfterAFailureNoStoreReachesAFile) {
+  constexpr std::uint64_t kCovered = 4 * 256_KiB, kBytes = kCovered + 64_KiB;
+  const std::string content(kCovered, 'b');
+  write_bytes(path("base"), content);
+  FileStorage base, image;
+  RealPlatform platform;
+  platform.name("a pool");
+  must(base.open(path("base"), FileStorage::Access::owner));
+  must(image.create(path("image")));
+  must(image.map(2 * kBytes));
+  must(image.lengthen(kBytes));
+  LiveChunks chunks(image, ::dup(base.descriptor()));
+  must(chunks.begin(kCovered, {}));
+  {
+    const FileLimit limit(2 * 256_KiB);
+    EXPECT_EQ(chunks.make_live(3 * 256_KiB), StatusCode::pool_full);
+    EXPECT_FALSE(chunks.is_live(3 * 256_KiB));
+  }
+  chunks.attach(platform);
+  const std::array<std::uint64_t, 4> places = {100'000, 256_KiB, 3 * 256_KiB, kCovered + 5};
+  const auto store = [&](std::uint64_t at, char c) {
+    chunks.before(at);
+    image.base()[at] = static_cast<std::byte>(c);
+  };
+  store(places[1], '1');
+  store(places[3], '1');
+  EXPECT_TRUE(chunks.is_live(0) && chunks.is_live(256_KiB) && chunks.is_live(kCovered));
+  EXPECT_FALSE(chunks.is_live(2 * 256_KiB));
+  const std::string before = read_bytes(path("image.creating"));
+  {
+    const FileLimit limit(2 * 256_KiB);
+    store(places[2], '2');
+  }
+  EXPECT_TRUE(platform.poisoned());
+  EXPECT_NE(platform.failure().message().find("live image"), std::string_view::npos);
+  for (const std::uint64_t at : places) store(at, '2');
+  for (const std::uint64_t at : places) EXPECT_EQ(image.base()[at], static_cast<std::byte>('2'));
+  EXPECT_EQ(image.base()[places[1] + 1], static_cast<std::byte>('b'));
+  EXPECT_TRUE(read_bytes(path("image.creating")) == before);
+  EXPECT_TRUE(read_bytes(path("base")) == content);
+}
+
+// The operation that has read zeros goes on. Its stores must not reach a file.
+TEST_F(Chunks, AfterALostPageNoStoreReachesAFile) {
+  constexpr std::uint64_t kBytes = 4 * 256_KiB;
+  write_bytes(path("base"), std::string(kBytes, 'b'));
+  FileStorage base, image;
+  RealPlatform platform;
+  platform.name("a pool");
+  must(base.open(path("base"), FileStorage::Access::owner));
+  must(image.create(path("image")));
+  must(image.map(2 * kBytes));
+  must(image.lengthen(kBytes));
+  LiveChunks chunks(image, ::dup(base.descriptor()));
+  must(chunks.begin(kBytes, {}));
+  chunks.attach(platform);
+  ASSERT_TRUE(platform.handle_lost_pages(image.base(), image.capacity()));
+  chunks.before(kPage);
+  image.base()[kPage] = std::byte{'1'};
+  const std::string before = read_bytes(path("image.creating"));
+  fs::resize_file(path("base"), 2 * 256_KiB);
+  const auto* lost = reinterpret_cast<const std::uint64_t*>(image.base() + 3 * 256_KiB);
+  EXPECT_EQ(platform.load(*lost), 0U);
+  EXPECT_TRUE(platform.lost());
+  for (const std::uint64_t at : {kPage, 256_KiB, 3 * 256_KiB}) {
+    chunks.before(at);
+    image.base()[at] = std::byte{'2'};
+  }
+  EXPECT_EQ(image.base()[kPage], std::byte{'2'});
+  EXPECT_TRUE(read_bytes(path("image.creating")) == before);
+  platform.leave_mapping();
+}
+
+// Small pools have all bits in the head, larger ones also in the second page, and large ones larger
+// chunks.
+TEST_F(Chunks, ThePlaceOfABitDependsOnTheSize) {
+  for (const std::uint64_t gib : {1, 2, 9}) {
+    const std::uint64_t covered = gib * 1024_MiB - 64_KiB;
+    TempPath folder;
+    fs::create_directory(folder.str());
+    write_bytes(folder.str() + "/base", "");
+    fs::resize_file(folder.str() + "/base", covered);
+    FileStorage base, image;
+    must(base.open(folder.str() + "/base", FileStorage::Access::owner));
+    must(image.create(folder.str() + "/image"));
+    must(image.map(covered + 1_MiB));
+    must(image.lengthen(covered));
+    const std::array<std::uint64_t, 4> places = {covered / 2, covered / 3, covered - 64, covered};
+    {
+      LiveChunks chunks(image, ::dup(base.descriptor()));
+      must(chunks.begin(covered, {}));
+      for (const std::uint64_t at : places) {
+        must(chunks.make_live(at));
+        if (at < covered) std::memset(image.base() + at, 'x', 8);
+      }
+      EXPECT_LT(chunks.live_bytes(), 16_MiB);
+    }
+    image.unmap();
+    must(image.map(covered + 1_MiB));
+    LiveChunks chunks(image, ::dup(base.descriptor()));
+    must(chunks.go_on());
+    for (const std::uint64_t at : places) {
+      EXPECT_TRUE(chunks.is_live(at)) << gib << " " << at;
+      EXPECT_TRUE(at == covered || image.base()[at] == static_cast<std::byte>('x')) << at;
+    }
+    EXPECT_FALSE(chunks.is_live(covered / 5));
+    EXPECT_EQ(image.base()[covered / 5], std::byte{0});
+    // What go_on() refuses.
+    layout::LiveHead& head = chunks.head();
+    const layout::LiveHead whole = head;
+    const auto refuses = [&](auto&& damage) {
+      damage(head);
+      head.crc = crc32c(4, &head, offsetof(layout::LiveHead, crc));
+      LiveChunks other(image, ::dup(base.descriptor()));
+      EXPECT_EQ(other.go_on(), StatusCode::corruption);
+      std::memcpy(&head, &whole, sizeof(whole));
+    };
+    refuses([](layout::LiveHead& h) { h.chunk_bytes += kPage; });
+    refuses([](layout::LiveHead& h) { h.chunk_bytes = kPage; });
+    refuses([](layout::LiveHead& h) { h.covered += 1; });
+    refuses([](layout::LiveHead& h) { h.covered *= 2; });
+    refuses([](layout::LiveHead& h) { h.live[0] &= ~std::uint64_t{1}; });
+    image.discard_new();
+  }
+}
+
+TEST_F(Chunks, ARestoreWithoutSpaceChangesNothing) {
+  in_killed_process(
+      [&](Pool& pool) {
+        update(pool, 0, kRecords, 1);
+        must(pool.sync());
+      },
+      wide(3'600'000));
+  machine_restarts();
+  {
+    const FileLimit limit(fs::file_size(path()) / 2);
+    EXPECT_EQ(refused(), StatusCode::pool_full);
+    EXPECT_NE(message_.find("live image"), std::string::npos) << message_;
+  }
+  Pool pool = must(Pool::open(path(), as_it_was()));
+  EXPECT_EQ(wrong_after(pool, 0, kRecords, 1), "");
+}
+
+// --- readers in other processes, and files -------------------------------------------------------
+
+TEST_F(Chunks, AnObserverSeesChunksThatBecomeLive) {
+  PoolOptions rests = wide(3'600'000);
+  rests.background_threads = 0;
+  Pool pool = must(Pool::open(path(), rests));
+  for (const bool threaded : {false, true}) {
+    FileStorage image, base;
+    must(image.open(path("pool-live"), FileStorage::Access::observer));
+    must(base.open(path(), FileStorage::Access::observer));
+    must(image.map(64_MiB));
+    LiveView view(image, base);
+    must(view.show());
+    // Of the chunks that the head says to be live.
+    const auto shown = [&](bool live) {
+      const std::string content = read_bytes(path(live ? "pool-live" : "pool"));
+      layout::LiveHead head;
+      (void)image.read(&head, sizeof(head), layout::kMarkOffset);
+      std::uint64_t same = 0, all = 0;
+      for (std::uint64_t at = 0; at + head.chunk_bytes <= head.covered; at += head.chunk_bytes) {
+        const std::uint64_t chunk = at / head.chunk_bytes;
+        if (((head.live[chunk / 64] >> chunk % 64 & 1) != 0) != live) continue;
+        ++all;
+        same += std::memcmp(image.base() + at, content.data() + at, head.chunk_bytes) == 0 ? 1 : 0;
+      }
+      return all != 0 && same == all;
+    };
+    EXPECT_TRUE(shown(true));
+    EXPECT_TRUE(threaded || shown(false));
+    if (threaded) view.start();
+    update(pool, 0, threaded ? kRecords : 1, 1);
+    view.refresh();
+    for (int i = 0; threaded && i < 500 && !shown(true); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_TRUE(shown(true)) << threaded;
+    view.stop();
+  }
+}
+TEST_F(Chunks, AnotherProcessReadsAPoolInUse) {
+  PoolOptions rests = wide();  // no background work moves what is read
+  rests.background_threads = 0;
+  Pool pool = must(Pool::open(path(), rests));
+  update(pool, 0, 10, 1);
+  PoolOptions reads = as_it_was();
+  reads.mode = OpenMode::read_only;
+  {
+    Pool observer = must(Pool::open(path(), reads));
+    EXPECT_EQ(wrong(observer, 0, 10, 1), "");
+  }
+  for (const std::uint32_t threads : {0U, 1U}) {
+    reads.background_threads = threads;
+    Pool observer = must(Pool::open(path(), reads));
+    auto records = records_of(observer);
+    const std::uint64_t live = must(pool.stats()).live_bytes;
+    const std::uint64_t cold = kRecords / 2 + threads;
+    for (std::uint64_t i = cold; must(pool.stats()).live_bytes == live; i += 2) {
+      ASSERT_LT(i, kRecords);
+      update(pool, i, i + 1, 2);
+      (void)records.get(i);
+    }
+    update(pool, cold, cold + 1, 3);
+    bool seen = false;
+    const Engine engine = chosen_engine().engine;
+    // The others find keys by what they have read into DRAM.
+    const bool finds = engine == Engine::phast || engine == Engine::level;
+    const int tries = finds ? 500 : 5;
+    for (int i = 0; i < tries && !seen; ++i) {
+      if (threads == 0) (void)must(observer.run_background());
+      const auto got = records.get(cold);
+      seen = got && *got && **got == value_of(cold, 3);
+      if (!seen) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_TRUE(seen || !finds) << threads;
+  }
+}
+
+TEST_F(Chunks, ALiveImageIsNoPool) {
+  in_killed_process([&](Pool& pool) { update(pool, 0, 10, 1); }, wide());
+  fs::copy_file(path("pool-live"), path("copy"));
+  for (const char* name : {"pool-live", "copy"}) {
+    EXPECT_EQ(refused(as_it_was(), name), StatusCode::invalid_argument);
+    EXPECT_NE(message_.find("live image"), std::string::npos) << message_;
+    EXPECT_EQ(refused({.mode = OpenMode::read_only}, name), StatusCode::invalid_argument);
+  }
+  EXPECT_EQ(refused(), StatusCode::ok) << message_;
+}
+
+TEST_F(Chunks, AShortBaseIsNoticed) {
+  in_killed_process([&](Pool& pool) { update(pool, 0, 10, 1); }, wide());
+  const std::string before = read_bytes(path());
+  fs::resize_file(path(), before.size() / 2);
+  EXPECT_EQ(refused(), StatusCode::live_missing);
+  EXPECT_NE(message_.find("truncated"), std::string::npos) << message_;
+  PoolOptions accept = as_it_was();
+  accept.accept_untrusted = true;
+  EXPECT_EQ(refused(accept), StatusCode::corruption) << message_;
+  write_bytes(path(), before);
+  Pool pool = must(Pool::open(path(), as_it_was()));
+  EXPECT_EQ(wrong_after(pool, 0, 10, 1), "");
+}
+
+// Any byte of the head that counts.
+TEST_F(Chunks, ADamagedHeadIsNoticed) {
+  in_killed_process([&](Pool& pool) { update(pool, 0, 10, 1); }, wide());
+  const std::string before = read_bytes(path("pool-live"));
+  for (std::size_t i = 0; i < offsetof(layout::LiveHead, folded); ++i) {
+    std::string damaged = before;
+    damaged[layout::kMarkOffset + i] = static_cast<char>(damaged[layout::kMarkOffset + i] ^ 0x10);
+    write_bytes(path("pool-live"), damaged);
+    EXPECT_EQ(refused(), StatusCode::live_missing) << i << ": " << message_;
+  }
+  write_bytes(path("pool-live"), before);
+  Pool pool = must(Pool::open(path(), as_it_was()));
+  EXPECT_EQ(wrong_after(pool, 0, 10, 1), "");
+}
+
+}  // namespace
+}  // namespace perdure::test
