@@ -1,7 +1,10 @@
 // info, list, stats: properties and figures of a pool. They work while another process has it open.
 #include <algorithm>
+#include <chrono>
+#include <ctime>
 #include <memory>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -78,6 +81,22 @@ const char* written_back_words(const PoolInfo& info) {
              : "everything up to the last sync or close; not the stores since then";
 }
 
+// What a power failure at this moment would take.
+std::string loss_words(const PoolInfo& info) {
+  if (info.durability == Durability::buffered && !info.live_image.empty()) {
+    if (info.durable_unix_ns == 0) return "what its last durable cut does not have";
+    const auto whole = static_cast<std::time_t>(info.durable_unix_ns / 1'000'000'000);
+    const std::uint64_t now = static_cast<std::uint64_t>(
+        std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count());
+    const std::uint64_t age = now - std::min(now, info.durable_unix_ns);
+    return fmt::format("what changed since {:%F %T}.{:03} UTC, {:.2f} s ago", fmt::gmtime(whole),
+                       info.durable_unix_ns / 1'000'000 % 1000, static_cast<double>(age) / 1e9);
+  }
+  const bool whole = info.synced || info.weakest_mode == Durability::power;
+  if (info.medium == Medium::volatile_ram) return "everything: its files are lost with the machine";
+  return whole ? "nothing that was acknowledged" : "everything: the next open refuses the file";
+}
+
 std::string owner_words(const PoolInfo& info) {
   if (!info.in_use) return "";
   const std::string host = info.owner_host.empty() ? "" : " on " + info.owner_host;
@@ -131,6 +150,8 @@ Json to_json(const PoolInfo& info) {
           {"durability", durability_name(info.durability)},
           {"weakest_mode", durability_name(info.weakest_mode)},
           {"live", info.live_image},
+          {"durable_unix_ns", info.durable_unix_ns},
+          {"power_failure_loses", loss_words(info)},
           {"flush_instruction", info.flush_instruction},
           {"survives_kill", true},
           {"survives_power_loss", info.durability == Durability::power},
@@ -165,6 +186,7 @@ void print_info(const PoolInfo& info) {
   print_row("durability", std::string(durability_name(info.durability)) + instruction);
   print_row("  process killed", "nothing acknowledged is lost");
   print_row("  OS crash, power loss", power_promise(info));
+  print_row("  if it failed now", "it would lose " + loss_words(info));
   print_row("written back", written_back_words(info));
   if (!info.live_image.empty()) print_row("live image", info.live_image);
   print_row("state", state_words(info) + owner_words(info));

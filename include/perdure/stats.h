@@ -70,6 +70,9 @@ struct PoolInfo {
   std::string owner_host;      // the same; may be empty
   // Path of the live image of a `buffered` pool that is open, or was left open; else empty.
   std::string live_image;
+  // Of such a pool: a power failure now would undo nothing that had been acknowledged by then
+  // (nanoseconds since 1970, by the clock of the machine); 0: not known.
+  std::uint64_t durable_unix_ns = 0;
   std::vector<MapInfo> maps;
 };
 

@@ -34,8 +34,9 @@ namespace perdure {
 
 class CutWatch {
  public:
-  // An epoch is durable; see stream.T3.
-  virtual void on_durable(EpochId id) noexcept = 0;
+  // An epoch is durable; see stream.T3. `unix_ns`: everything that had been acknowledged then is in
+  // it; 0: not known.
+  virtual void on_durable(EpochId id, std::uint64_t unix_ns) noexcept = 0;
   // On: mutations ask lets() and failure() first.
   virtual void brake(bool on) noexcept = 0;
   // The log is so long that it should be folded.
@@ -167,7 +168,7 @@ class CutStream {
 
   void run() noexcept;
   Status attempt(bool resumes = false) noexcept;  // busy: try again
-  Status write(std::uint64_t began) noexcept;
+  Status write(std::uint64_t began, std::uint64_t unix_ns) noexcept;
   bool rest() noexcept;
   Status fail_with(Status s) noexcept;
   void forget_failure() noexcept;
@@ -243,13 +244,13 @@ Status CutStream<P>::fail_with(Status s) noexcept {
 
 // The last cut is in memory: makes it durable.
 template <class P>
-Status CutStream<P>::write(std::uint64_t began) noexcept {
+Status CutStream<P>::write(std::uint64_t began, std::uint64_t unix_ns) noexcept {
   if (!log_.failure().ok()) return Status(log_.failure());
-  if (!log_.empty()) {
-    Status s = log_.commit(pool_.size(), P::unix_ns());
-    watch_.on_durable(log_.durable());  // stream.T3; an epoch may count also after an error
-    if (!s.ok()) return s;
-  }
+  Status s;
+  if (!log_.empty()) s = log_.commit(pool_.size(), unix_ns);
+  // stream.T3; an epoch may count also after an error
+  watch_.on_durable(log_.durable(), s.ok() ? unix_ns : 0);
+  if (!s.ok()) return s;
   cutter_.settle();
   durable_at_.store(began, std::memory_order_relaxed);
   return {};
@@ -261,6 +262,7 @@ Status CutStream<P>::attempt(bool resumes) noexcept {
   if (failed() && !resumes) return failure();
   const std::uint64_t number = begun_.fetch_add(1, std::memory_order_seq_cst) + 1;
   const std::uint64_t began = P::now_ns();
+  const std::uint64_t unix_ns = P::unix_ns();
   due_.store(began + shape_.interval_ns, std::memory_order_relaxed);
   watch_.brake(true);
   const auto add = [this](std::uint64_t line, const LineWords& content) {
@@ -271,7 +273,7 @@ Status CutStream<P>::attempt(bool resumes) noexcept {
   Status s;
   switch (step) {
     case CutStep::done:
-      s = write(began);
+      s = write(began, unix_ns);
       if (!s.ok()) cutter_.again();
       if (s == StatusCode::pool_full && watch_.make_space()) {
         log_.resume();
@@ -384,12 +386,13 @@ template <class P>
 bool CutStream<P>::rest() noexcept {
   LatchGuard guard(latch_);
   const std::uint64_t now = P::now_ns();
+  const std::uint64_t unix_ns = P::unix_ns();
   cutter_.drain();
   if (failed() || !dirty_.empty() || !log_.empty()) return false;
   durable_at_.store(now, std::memory_order_relaxed);
   due_.store(now + shape_.interval_ns, std::memory_order_relaxed);
-  if (Status s = log_.confirm(P::unix_ns()); s.ok()) {
-    watch_.on_durable(log_.durable());
+  if (Status s = log_.confirm(unix_ns); s.ok()) {
+    watch_.on_durable(log_.durable(), unix_ns);
   } else {
     (void)fail_with(std::move(s));
   }

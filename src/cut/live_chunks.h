@@ -65,9 +65,10 @@ struct LiveHead {
   std::uint64_t used;     // 1: a mark of the base names this image
   std::uint64_t changes;  // of `durable`: durable[changes % 2] counts
   EpochId durable[2];
-  std::uint64_t live[40];  // a bit for each chunk
+  std::uint64_t durable_unix_ns;  // what had been acknowledged then is on the disk
+  std::uint64_t live[40];         // a bit for each chunk
 };
-static_assert(sizeof(LiveHead) == 480 && std::is_trivially_copyable_v<LiveHead>);
+static_assert(sizeof(LiveHead) == 488 && std::is_trivially_copyable_v<LiveHead>);
 static_assert(sizeof(LiveHead) <= sizeof(BaseMark));
 
 // At kMarkStride + kMarkOffset: the bits of more chunks.

@@ -111,6 +111,7 @@ Status LiveImage::make(std::string_view path, const layout::BaseMark& mark, Base
   head.filesystem_id = mark.live.filesystem_id;
   head.folded = head.folding = mark.folded;
   head.durable[0] = {.epoch = mark.folded, .seal = mark.folded_seal};
+  head.durable_unix_ns = RealPlatform::unix_ns();
   return chunks_->begin(std::min(base.bytes, bytes), head);
 }
 
@@ -166,11 +167,16 @@ EpochId LiveImage::durable() const noexcept {
   return head().durable[word(head().changes).load(std::memory_order_acquire) % 2];
 }
 
-void LiveImage::set_durable(EpochId id) noexcept {
+std::uint64_t LiveImage::durable_unix_ns() const noexcept {
+  return word(head().durable_unix_ns).load(std::memory_order_relaxed);
+}
+
+void LiveImage::set_durable(EpochId id, std::uint64_t unix_ns) noexcept {
   LiveHead& live = head();
   const std::uint64_t changes = word(live.changes).load(std::memory_order_relaxed) + 1;
   live.durable[changes % 2] = id;
   set(live.changes, changes);
+  if (unix_ns != 0) set(live.durable_unix_ns, unix_ns);
 }
 
 void LiveImage::set_folding(std::uint64_t epoch) noexcept { set(head().folding, epoch); }

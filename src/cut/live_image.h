@@ -82,7 +82,9 @@ class LiveImage final : private GrowthWatch {
   }
 
   EpochId durable() const noexcept;
-  void set_durable(EpochId id) noexcept;
+  // `unix_ns`: what had been acknowledged then is durable; 0: as before.
+  void set_durable(EpochId id, std::uint64_t unix_ns) noexcept;
+  std::uint64_t durable_unix_ns() const noexcept;
   // Before and after the base gets the epochs up to this one.
   void set_folding(std::uint64_t epoch) noexcept;
   void set_folded(std::uint64_t epoch) noexcept;

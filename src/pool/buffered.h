@@ -101,7 +101,9 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
 
  private:
   // --- CutWatch ---
-  void on_durable(EpochId id) noexcept override { live_.set_durable(id); }
+  void on_durable(EpochId id, std::uint64_t unix_ns) noexcept override {
+    live_.set_durable(id, unix_ns);
+  }
   void brake(bool on) noexcept override { gate_->put_brake(on); }
   void wants_fold() noexcept override { fold_thread_->wake(); }
   bool make_space() noexcept override { return fold_thread_->make_space(); }

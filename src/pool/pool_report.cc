@@ -123,6 +123,7 @@ Expected<PoolInfo> PoolImpl::info() const {
   });
   if (!copied) return fail(wrap(StatusCode::out_of_memory));
   out.medium = medium.medium;
+  if (buffered_) out.durable_unix_ns = buffered_->live().durable_unix_ns();
   out.durability = durability_;
   out.clean = report_.was_clean;
   out.trusted = report_.trusted;
@@ -340,6 +341,8 @@ Expected<PoolInfo> Pool::inspect(std::string_view path) {
   const bool left = mark.state == layout::BaseState::open;
   PathText image;
   if (left) live = observe_base(storage, mark, path, identity, image);
+  layout::LiveHead head{};
+  if (left && live.ok()) (void)LiveImage::read_head(image.c_str(), head, storage.owner());
   // The owner may be writing a header or a root line meanwhile, so a torn read is repeated.
   for (int attempt = 0;; ++attempt) {
     PoolInfo out;
@@ -355,6 +358,7 @@ Expected<PoolInfo> Pool::inspect(std::string_view path) {
       const bool copied = detail::attempt([&] {
         out.filesystem = medium.filesystem;
         out.live_image = image.c_str();
+        out.durable_unix_ns = head.durable_unix_ns;
         if (left && !out.trusted) {
           out.trust_note = live.ok() ? "its content was not trusted, and no check has passed since"
                                      : std::string(live.message());

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import time
 import unittest
 
 from cli_case import USAGE, CliTest
@@ -27,6 +28,32 @@ class DurabilityTest(CliTest):
             self.assertEqual((info["durability"], info["live"]), ("buffered", ""))
             self.assertEqual(self.output("get", pool, "k"), b"v\n")
             self.run_cli("check", pool, "--deep")
+            self.assertEqual(info["power_failure_loses"], "nothing that was acknowledged")
+
+    def test_info_says_what_a_power_failure_would_take(self):
+        self.create("--durability", "process")
+        self.assertIn("lost with the machine", self.json("info", self.pool)["power_failure_loses"])
+        with tempfile.TemporaryDirectory(dir=os.getcwd(), prefix="perdure-cli.") as folder:
+            self.pool = os.path.join(folder, "pool.perdure")
+            self.create("--durability", "buffered")
+            with self.pool_in_use() as holder:
+                info = self.json("info", self.pool)
+                self.assertEqual(info["live"], self.pool + "-live")
+                self.assertLess(abs(info["durable_unix_ns"] * 1e-9 - time.time()), 20)
+                self.assertIn("what changed since 2", info["power_failure_loses"])
+                self.assertIn(b"it would lose what changed since", self.output("info", self.pool))
+                holder.kill()
+                holder.wait()
+            loses = self.json("info", self.pool)["power_failure_loses"]
+            self.assertIn("what changed since 2", loses)
+            os.rename(self.pool + "-live", self.pool + "-gone")
+            self.assertIn("last durable cut", self.json("info", self.pool)["power_failure_loses"])
+            os.rename(self.pool + "-gone", self.pool + "-live")
+            self.run_cli("put", self.pool, "k", "v", "--durability", "buffered")
+            self.run_cli("put", self.pool, "k", "v", "--durability", "process")
+            loses = self.json("info", self.pool)["power_failure_loses"]
+            self.assertIn(loses, ("nothing that was acknowledged",
+                                  "everything: the next open refuses the file"))
 
     def test_commands_that_read_keep_the_durability(self):
         self.create("--durability", "emulated", "--engine", "pskiplist")

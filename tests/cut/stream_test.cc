@@ -58,7 +58,7 @@ class Stream : public ::testing::Test, protected CutWatch {
     return lines;
   }
 
-  void on_durable(EpochId id) noexcept override {
+  void on_durable(EpochId id, std::uint64_t /*unix_ns*/) noexcept override {
     durable_ = id;
     if (at_durable_) at_durable_();
   }
