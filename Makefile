@@ -57,6 +57,9 @@ setup-cross:     ## the same for the cross build for aarch64, and libraries in b
 setup-ycsb:      ## the same for YCSB: Java, Maven and redis
 	@scripts/setup.sh ycsb
 
+setup-power:     ## the same for power-cuts: QEMU, and tools that make the disk of its machine
+	@scripts/setup.sh power
+
 setup-report:    ## the same for the pictures of a report, which matplotlib draws
 	@scripts/setup.sh report
 	@scripts/venv.sh report
@@ -121,6 +124,11 @@ bench-c: build-release  ## compare calls of the C library with the same calls of
 # Needs an idle machine. The script builds only what it needs.
 bench-check: setup  ## compare speed and costs with BASE=commit
 	@scripts/bench_check.py $(if $(BASE),--base $(BASE))
+
+power-cuts: setup-power  ## cut the power of a virtual machine CUTS times and verify its disk
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release --target perdure_power_guest
+	@scripts/power_cuts.py build/release/testing/perdure-power-guest $(or $(CUTS),200)
 
 lin: build-release setup-go  ## check recorded runs of ENGINE for linearizability
 	@scripts/lin.sh --engine $(ENGINE)

@@ -14,6 +14,7 @@
 #   setup.sh aarch64  the cross build for aarch64; scripts/aarch64.sh unpacks the rest
 #   setup.sh ycsb     the bindings of YCSB: Java, Maven, redis; bench/ycsb/build.sh fetches the rest
 #   setup.sh packages the Debian packages, and a clean system that tries them
+#   setup.sh power    the virtual machine whose power is cut; its script fetches the kernel
 # If nothing is missing, it only asks dpkg.
 set -euo pipefail
 
@@ -38,7 +39,8 @@ case "${1:-tests}" in
   docs) packages=(python3 python3-venv doxygen chromium fonts-dejavu-core) ;;
   packages) packages=("${tools[@]}" debhelper dh-python help2man lintian python3-dev python3-venv
                       debootstrap) ;;
-  *) sed -n '2,17p' "$0" >&2; exit 2 ;;
+  power) packages=("${tools[@]}" ccache qemu-system-x86 busybox-static cpio e2fsprogs) ;;
+  *) sed -n '2,18p' "$0" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then

@@ -1,0 +1,137 @@
+"""A disk for a virtual machine that loses what was not flushed when its power is cut.
+
+It speaks the NBD protocol on a socket. What is written is in the image at once, and the content
+before is remembered until the next flush. cut() then leaves each sector of 512 bytes as it was at
+the last flush or after any write since then: writes are lost, kept, reordered and torn.
+
+A disk that ignores flushes remembers everything since its start.
+"""
+
+import os
+import random
+import socket
+import struct
+import threading
+import time
+
+SECTOR = 512
+MAGIC, OPTION, REPLY_MAGIC = b"NBDMAGIC", b"IHAVEOPT", 0x3e889045565a9
+EXPORT_NAME, ABORT, GO = 1, 2, 7
+ACK, INFO, UNSUPPORTED = 1, 3, 0x80000001
+FLAGS = 1 | 4 | 8  # has flags, flush, FUA
+READ, WRITE, DISCONNECT, FLUSH = 0, 1, 2, 3
+FUA = 1
+EINVAL = 22
+
+
+class VolatileDisk:
+    def __init__(self, image, path, ignores_flushes=False, flush_seconds=0):
+        self.image = os.open(image, os.O_RDWR)
+        self.size = os.fstat(self.image).st_size
+        self.ignores_flushes = ignores_flushes
+        self.flush_seconds = flush_seconds
+        self.undo = []  # (offset, content before), in the order of the writes
+        self.flushes = 0
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen(1)
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def cut(self, seed):
+        """The virtual machine is gone. Returns how many sectors were undecided, and how many are
+        not as they were written last."""
+        self.thread.join()
+        chance = random.Random(seed)
+        versions = {}  # of a sector: its contents, the durable one first
+        for offset, before in self.undo:
+            for at in range(0, len(before), SECTOR):
+                versions.setdefault(offset + at, []).append(before[at:at + SECTOR])
+        policy = chance.choice(("none", "prefix", "any", "any"))
+        kept = chance.randint(0, len(self.undo))  # writes, of a prefix
+        left = {}
+        if policy == "prefix":
+            for offset, before in self.undo[kept:]:
+                for at in range(0, len(before), SECTOR):
+                    left.setdefault(offset + at, before[at:at + SECTOR])
+        else:
+            for sector, contents in versions.items():
+                n = 0 if policy == "none" else chance.randint(0, len(contents))
+                if n < len(contents):  # otherwise it stays as it was written last
+                    left[sector] = contents[n]
+        for sector, content in left.items():
+            os.pwrite(self.image, content, sector)
+        return len(versions), len(left)
+
+    def close(self):
+        os.close(self.image)
+
+    # --- the protocol ---
+
+    def serve(self):
+        connection, _ = self.listener.accept()
+        self.listener.close()
+        try:
+            if self.negotiate(connection):
+                while self.serve_request(connection):
+                    pass
+        except (ConnectionError, EOFError):
+            pass
+        connection.close()
+
+    @staticmethod
+    def receive(connection, n):
+        data = bytearray()
+        while len(data) < n:
+            part = connection.recv(n - len(data))
+            if not part:
+                raise EOFError
+            data += part
+        return bytes(data)
+
+    def negotiate(self, connection):
+        connection.sendall(MAGIC + OPTION + struct.pack(">H", 3))
+        self.receive(connection, 4)
+        while True:
+            head = self.receive(connection, 16)
+            option, length = struct.unpack(">II", head[8:])
+            self.receive(connection, length)
+            export = struct.pack(">QH", self.size, FLAGS)
+            if option == EXPORT_NAME:
+                connection.sendall(export)
+                return True
+
+            def reply(kind, data=b"", option=option):
+                head = struct.pack(">QIII", REPLY_MAGIC, option, kind, len(data))
+                connection.sendall(head + data)
+
+            if option == GO:
+                reply(INFO, struct.pack(">H", 0) + export)
+                reply(ACK)
+                return True
+            if option == ABORT:
+                reply(ACK)
+                return False
+            reply(UNSUPPORTED)
+
+    def serve_request(self, connection):
+        head = self.receive(connection, 28)
+        _, flags, kind, handle, offset, length = struct.unpack(">IHHQQI", head)
+        error, data = 0, b""
+        if kind == DISCONNECT:
+            return False
+        if kind == READ:
+            data = os.pread(self.image, length, offset)
+        elif kind == WRITE:
+            content = self.receive(connection, length)
+            self.undo.append((offset, os.pread(self.image, length, offset)))
+            os.pwrite(self.image, content, offset)
+        elif kind != FLUSH:
+            error = EINVAL
+        if kind == FLUSH or flags & FUA:
+            self.flushes += 1
+            time.sleep(self.flush_seconds)  # if the power fails meanwhile, it has not happened
+            if not self.ignores_flushes:
+                self.undo.clear()
+        connection.sendall(struct.pack(">IIQ", 0x67446698, error, handle) + data)
+        return True
