@@ -161,6 +161,7 @@ class Machine:
     def cut(self, seed):
         with self.changed:
             wrong = self.wrong
+        self.disk.power_off()
         self.process.kill()
         self.process.wait()
         self.reader.join()
@@ -218,7 +219,8 @@ class Disk:
         else:
             if self.acked:
                 figures["lost_ms"] = self.lost_ms(machine.found)
-                figures["lost_operations"] = sum(self.acked[-1][1]) - sum(machine.found)
+                lost = sum(self.acked[-1][1]) - sum(machine.found)
+                figures["lost_operations"] = max(lost, 0)  # the last ones were not reported
             machine.wait_for(lambda: machine.acked)
             time.sleep(chance.uniform(0.05, 2.5))
             wrong = machine.wrong

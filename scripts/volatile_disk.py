@@ -12,7 +12,6 @@ import random
 import socket
 import struct
 import threading
-import time
 
 SECTOR = 512
 MAGIC, OPTION, REPLY_MAGIC = b"NBDMAGIC", b"IHAVEOPT", 0x3e889045565a9
@@ -32,15 +31,20 @@ class VolatileDisk:
         self.flush_seconds = flush_seconds
         self.undo = []  # (offset, content before), in the order of the writes
         self.flushes = 0
+        self.is_off = threading.Event()
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(path)
         self.listener.listen(1)
         self.thread = threading.Thread(target=self.serve, daemon=True)
         self.thread.start()
 
+    def power_off(self):
+        """From now on nothing is written or flushed."""
+        self.is_off.set()
+
     def cut(self, seed):
-        """The virtual machine is gone. Returns how many sectors were undecided, and how many are
-        not as they were written last."""
+        """After power_off() and the end of the virtual machine. Returns how many sectors were
+        undecided, and how many are not as they were written last."""
         self.thread.join()
         chance = random.Random(seed)
         versions = {}  # of a sector: its contents, the durable one first
@@ -118,7 +122,7 @@ class VolatileDisk:
         head = self.receive(connection, 28)
         _, flags, kind, handle, offset, length = struct.unpack(">IHHQQI", head)
         error, data = 0, b""
-        if kind == DISCONNECT:
+        if kind == DISCONNECT or self.is_off.is_set():
             return False
         if kind == READ:
             data = os.pread(self.image, length, offset)
@@ -129,8 +133,9 @@ class VolatileDisk:
         elif kind != FLUSH:
             error = EINVAL
         if kind == FLUSH or flags & FUA:
+            if self.is_off.wait(self.flush_seconds):
+                return False
             self.flushes += 1
-            time.sleep(self.flush_seconds)  # if the power fails meanwhile, it has not happened
             if not self.ignores_flushes:
                 self.undo.clear()
         connection.sendall(struct.pack(">IIQ", 0x67446698, error, handle) + data)
