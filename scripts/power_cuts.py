@@ -280,7 +280,7 @@ def main():
     lost = sorted(cut["lost_ms"] for cut in cuts if "lost_ms" in cut)
     undecided = sorted(cut["undecided"] for cut in cuts)
     print(f"{len(cuts)} cuts, none wrong. After {len(lost)} of them: lost at most {lost[-1]} ms, "
-          f"median {statistics.median(lost)} ms; sectors that were not flushed: median "
+          f"median {statistics.median(lost)} ms; blocks that were not flushed: median "
           f"{statistics.median(undecided)}, at most {undecided[-1]}")
     return 0
 

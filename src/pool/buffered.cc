@@ -176,8 +176,13 @@ Status Buffered::make_way(std::string_view path, const layout::Identity& here) n
   Status found = LiveImage::read_head(path, head);
   const bool own = found.ok() && same(head.live_id, mark().live.live_id);
   const bool over = own && (!left_open() || !in_this_boot(mark(), here));
+  // That of the mark may have lost its head in a power failure.
+  PathText before;
+  const bool ended =
+      left_open() && !in_this_boot(mark(), here) && found == StatusCode::corruption &&
+      LiveImage::path_of(mark(), path_.c_str(), before).ok() && path == before.c_str();
   // A log of dirty lines without its image says nothing.
-  if (found == StatusCode::not_found || over || (found.ok() && !own && head.used == 0)) {
+  if (found == StatusCode::not_found || over || ended || (found.ok() && !own && head.used == 0)) {
     remove_live(path);
     return {};
   }

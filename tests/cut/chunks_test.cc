@@ -173,6 +173,24 @@ TEST_F(Chunks, APowerFailureLeavesTheLastCut) {
   EXPECT_EQ(wrong_after(pool, 50, 70, 1), "");
 }
 
+// The power failure may have taken any part of the image.
+TEST_F(Chunks, AnImageThatAPowerFailureDamagedDoesNotStay) {
+  for (const std::string& left : {std::string(), std::string(100'000, '\0')}) {
+    in_killed_process(
+        [&](Pool& pool) {
+          update(pool, 0, 10, 1);
+          must(pool.sync());
+        },
+        wide(3'600'000));
+    machine_restarts();
+    write_bytes(path("pool-live"), left);
+    Pool pool = must(Pool::open(path(), as_it_was()));
+    EXPECT_EQ(wrong_after(pool, 0, 10, 1), "");
+    must(pool.close());
+    EXPECT_EQ(files(), 1U);
+  }
+}
+
 // --- without space -------------------------------------------------------------------------------
 
 // Files cannot become longer than that.
