@@ -125,9 +125,8 @@ bench-c: build-release  ## compare calls of the C library with the same calls of
 bench-check: setup  ## compare speed and costs with BASE=commit
 	@scripts/bench_check.py $(if $(BASE),--base $(BASE))
 
-power-cuts: setup-power  ## cut the power of a virtual machine CUTS times and verify its disk
-	@cmake --preset release >/dev/null
-	@cmake --build --preset release --target perdure_power_guest
+power-cuts: build/release/build.ninja setup-power  ## cut the power of a virtual machine CUTS times
+	cmake --build --preset release --target perdure_power_guest
 	@scripts/power_cuts.py build/release/testing/perdure-power-guest $(or $(CUTS),200)
 
 lin: build-release setup-go  ## check recorded runs of ENGINE for linearizability

@@ -223,8 +223,8 @@ class Disk:
                 figures["lost_operations"] = max(lost, 0)  # the last ones were not reported
             machine.wait_for(lambda: machine.acked)
             time.sleep(chance.uniform(0.05, 2.5))
-            wrong = machine.wrong
         figures["undecided"], figures["changed"] = machine.cut(chance.random())
+        wrong = wrong or machine.wrong
         figures["flushes"] = machine.disk.flushes
         self.durable, self.acked = machine.durable or self.durable, machine.acked
         return wrong, figures

@@ -194,14 +194,6 @@ class Work {
   Counts last_{};
 };
 
-Engine engine_of(std::string_view name) {
-  for (const Engine engine : {Engine::phast, Engine::pskiplist, Engine::as, Engine::ascs,
-                              Engine::level, Engine::clevel}) {
-    if (engine_name(engine) == name) return engine;
-  }
-  wrong("there is no such engine");
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -210,8 +202,9 @@ int main(int argc, char** argv) {
   Pool pool = must(Pool::open(argv[1], {.durability = Durability::buffered,
                                         .buffered = {.log_bytes = std::uint64_t{32} << 20},
                                         .max_size = std::uint64_t{128} << 20}));
-  Users users =
-      must(pool.map<std::uint64_t, std::string_view>("users", {.engine = engine_of(argv[2])}));
+  const auto engine = engine_named(argv[2]);
+  if (!engine) wrong("there is no such engine");
+  Users users = must(pool.map<std::uint64_t, std::string_view>("users", {.engine = *engine}));
   const Counts found = verify(pool, users);
   print("found", found);
   Work(pool, users, found).run();
