@@ -85,16 +85,16 @@ const char* written_back_words(const PoolInfo& info) {
 std::string loss_words(const PoolInfo& info) {
   if (info.durability == Durability::buffered && !info.live_image.empty()) {
     if (info.durable_unix_ns == 0) return "what its last durable cut does not have";
-    const auto whole = static_cast<std::time_t>(info.durable_unix_ns / 1'000'000'000);
+    const auto seconds = static_cast<std::time_t>(info.durable_unix_ns / 1'000'000'000);
     const std::uint64_t now = static_cast<std::uint64_t>(
         std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count());
     const std::uint64_t age = now - std::min(now, info.durable_unix_ns);
-    return fmt::format("what changed since {:%F %T}.{:03} UTC, {:.2f} s ago", fmt::gmtime(whole),
+    return fmt::format("what changed since {:%F %T}.{:03} UTC, {:.2f} s ago", fmt::gmtime(seconds),
                        info.durable_unix_ns / 1'000'000 % 1000, static_cast<double>(age) / 1e9);
   }
-  const bool whole = info.synced || info.weakest_mode == Durability::power;
   if (info.medium == Medium::volatile_ram) return "everything: its files are lost with the machine";
-  return whole ? "nothing that was acknowledged" : "everything: the next open refuses the file";
+  const bool durable = info.synced || info.weakest_mode == Durability::power;
+  return durable ? "nothing that was acknowledged" : "everything: the next open refuses the file";
 }
 
 std::string owner_words(const PoolInfo& info) {

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "platform/nap.h"
-#include "util/crc32c.h"
 
 namespace perdure {
 
@@ -68,28 +67,24 @@ Status LiveChunks::begin(std::uint64_t bytes, LiveHead head) noexcept {
   head.covered = align_up(bytes, kPage);
   head.chunk_bytes = kLeastChunk;
   while (head.covered > head.chunk_bytes * kMaxParts) head.chunk_bytes *= 2;
-  head.crc = crc32c(4, &head, offsetof(LiveHead, crc));
+  head.crc = layout::live_head_crc(head);
   set_chunks(head.covered, head.chunk_bytes);
   if (Status s = image_.show(base_, 0, head.covered); !s.ok()) return s;
-  // Chunk 0. The head and its bits lie in it, where the base has its marks.
-  const std::uint64_t n = std::min(head.covered, head.chunk_bytes);
-  if (Status s = image_.write(image_.base(), n, 0); !s.ok()) return s;
+  if (Status s = make(0); !s.ok()) return s;
+  // Its copy has the marks of the base where the head and the bits lie.
   std::memset(start_ + layout::kMarkStride + layout::kMarkOffset, 0, sizeof(LiveBits));
   std::memcpy(start_ + layout::kMarkOffset, &head, sizeof(head));
   word(0).store(1, std::memory_order_release);
-  made_.store(1, std::memory_order_relaxed);
-  set_ready(0);
-  return image_.show_own(0, head.chunk_bytes);
+  return {};
 }
 
 Status LiveChunks::go_on() noexcept {
   if (Status s = open(); !s.ok()) return s;
   const LiveHead& live = head();
   const std::uint64_t most = live.chunk_bytes * kMaxParts;
-  const bool right = live.magic == layout::kLiveMagic &&
-                     live.crc == crc32c(4, &live, offsetof(LiveHead, crc)) &&
-                     std::has_single_bit(live.chunk_bytes) && live.chunk_bytes >= kLeastChunk &&
-                     live.covered <= most && live.covered % kPage == 0 && has_bit(0);
+  const bool right = layout::is_live_head(live) && std::has_single_bit(live.chunk_bytes) &&
+                     live.chunk_bytes >= kLeastChunk && live.covered <= most &&
+                     live.covered % kPage == 0 && has_bit(0);
   if (!right) return Status::format(StatusCode::corruption, "its head is damaged");
   set_chunks(live.covered, live.chunk_bytes);
   struct stat info{};
@@ -201,7 +196,6 @@ void LiveChunks::freeze(const Status& why) noexcept {
   for (auto& latch : latches_) latch.lock();
   if (!frozen_.load(std::memory_order_relaxed)) {
     mark_poisoned(why);
-
     set_none_ready();
     (void)RealPlatform::heavy_fence();
     keep_all_private();

@@ -44,6 +44,7 @@
 #include "platform/file_storage.h"
 #include "platform/first_stores.h"
 #include "platform/real_platform.h"
+#include "util/crc32c.h"
 
 namespace perdure {
 
@@ -70,6 +71,13 @@ struct LiveHead {
 };
 static_assert(sizeof(LiveHead) == 488 && std::is_trivially_copyable_v<LiveHead>);
 static_assert(sizeof(LiveHead) <= sizeof(BaseMark));
+
+inline std::uint64_t live_head_crc(const LiveHead& head) {
+  return crc32c(4, &head, offsetof(LiveHead, crc));
+}
+inline bool is_live_head(const LiveHead& head) {
+  return head.magic == kLiveMagic && head.crc == live_head_crc(head);
+}
 
 // At kMarkStride + kMarkOffset: the bits of more chunks.
 struct LiveBits {
@@ -121,7 +129,7 @@ class LiveChunks final : public FirstStores<RealPlatform> {
     return (word(chunk).load(std::memory_order_acquire) >> chunk % 64 & 1) != 0;
   }
   std::uint64_t begin_of(std::uint64_t chunk) const noexcept { return chunk << shift(); }
-  // Calls show(from, to, live) for each run of chunks that are live or are not, and for the rest.
+  // Calls show(from, to, live) for each run of chunks that are live, and of those that are not.
   template <class F>
   Status for_each_run(F&& show) noexcept;
   Status make(std::uint64_t chunk) noexcept;

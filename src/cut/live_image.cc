@@ -29,14 +29,6 @@ void set(std::uint64_t& of_head, std::uint64_t value) noexcept {
   word(of_head).store(value, std::memory_order_release);
 }
 
-std::uint64_t crc_of(const LiveHead& head) noexcept {
-  return crc32c(4, &head, offsetof(LiveHead, crc));
-}
-
-bool is_head(const LiveHead& head) noexcept {
-  return head.magic == layout::kLiveMagic && head.crc == crc_of(head);
-}
-
 }  // namespace
 
 Status LiveImage::path_of(const layout::BaseMark& mark, std::string_view base,
@@ -59,7 +51,7 @@ Status LiveImage::read_head(std::string_view path, LiveHead& out, std::uint32_t 
   const std::int64_t n = file.read(&out, sizeof(out), layout::kMarkOffset);
   const std::uint32_t user = file.owner();
   const bool own = user == ::geteuid() || user == 0 || user == owner;
-  if (n == sizeof(out) && is_head(out) && own) return {};
+  if (n == sizeof(out) && layout::is_live_head(out) && own) return {};
   return Status::format(StatusCode::corruption, "is no live image of this user");
 }
 

@@ -342,7 +342,7 @@ Expected<PoolInfo> Pool::inspect(std::string_view path) {
   PathText image;
   if (left) live = observe_base(storage, mark, path, identity, image);
   layout::LiveHead head{};
-  if (left && live.ok()) (void)LiveImage::read_head(image.c_str(), head, storage.owner());
+  if (left && live.ok()) (void)storage.read(&head, sizeof(head), layout::kMarkOffset);
   // The owner may be writing a header or a root line meanwhile, so a torn read is repeated.
   for (int attempt = 0;; ++attempt) {
     PoolInfo out;

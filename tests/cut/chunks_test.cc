@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -27,6 +28,9 @@ std::string value_of(std::uint64_t i, std::uint64_t round) {
 }
 
 class Chunks : public BufferedFiles {
+ public:
+  using BufferedFiles::path;
+
  protected:
   using Records = Map<std::uint64_t, Bytes>;
 
@@ -260,20 +264,30 @@ TEST_F(Chunks, WithoutSpaceForAChunkThePoolStops) {
   must(pool.close());
 }
 
+// An image of `bytes` bytes over a base, without a pool.
+struct ImageAlone {
+  ImageAlone(const Chunks& files, const std::string& content, std::uint64_t bytes) {
+    write_bytes(files.path("base"), content);
+    must(base.open(files.path("base"), FileStorage::Access::owner));
+    must(image.create(files.path("image")));
+    must(image.map(2 * bytes));
+    must(image.lengthen(bytes));
+    chunks.emplace(image, ::dup(base.descriptor()));
+    must(chunks->begin(content.size(), {}));
+  }
+  FileStorage base, image;
+  std::optional<LiveChunks> chunks;
+};
+
 // Not even to chunks that are live, and to what lies behind all chunks.
 TEST_F(Chunks, AfterAFailureNoStoreReachesAFile) {
   constexpr std::uint64_t kCovered = 4 * 256_KiB, kBytes = kCovered + 64_KiB;
   const std::string content(kCovered, 'b');
-  write_bytes(path("base"), content);
-  FileStorage base, image;
+  ImageAlone alone(*this, content, kBytes);
+  FileStorage& image = alone.image;
+  LiveChunks& chunks = *alone.chunks;
   RealPlatform platform;
   platform.name("a pool");
-  must(base.open(path("base"), FileStorage::Access::owner));
-  must(image.create(path("image")));
-  must(image.map(2 * kBytes));
-  must(image.lengthen(kBytes));
-  LiveChunks chunks(image, ::dup(base.descriptor()));
-  must(chunks.begin(kCovered, {}));
   {
     const FileLimit limit(2 * 256_KiB);
     EXPECT_EQ(chunks.make_live(3 * 256_KiB), StatusCode::pool_full);
@@ -306,16 +320,11 @@ TEST_F(Chunks, AfterAFailureNoStoreReachesAFile) {
 // The operation that has read zeros goes on. Its stores must not reach a file.
 TEST_F(Chunks, AfterALostPageNoStoreReachesAFile) {
   constexpr std::uint64_t kBytes = 4 * 256_KiB;
-  write_bytes(path("base"), std::string(kBytes, 'b'));
-  FileStorage base, image;
+  ImageAlone alone(*this, std::string(kBytes, 'b'), kBytes);
+  FileStorage& image = alone.image;
+  LiveChunks& chunks = *alone.chunks;
   RealPlatform platform;
   platform.name("a pool");
-  must(base.open(path("base"), FileStorage::Access::owner));
-  must(image.create(path("image")));
-  must(image.map(2 * kBytes));
-  must(image.lengthen(kBytes));
-  LiveChunks chunks(image, ::dup(base.descriptor()));
-  must(chunks.begin(kBytes, {}));
   chunks.attach(platform);
   ASSERT_TRUE(platform.handle_lost_pages(image.base(), image.capacity()));
   chunks.before(kPage);
@@ -373,7 +382,7 @@ TEST_F(Chunks, ThePlaceOfABitDependsOnTheSize) {
     const layout::LiveHead whole = head;
     const auto refuses = [&](auto&& damage) {
       damage(head);
-      head.crc = crc32c(4, &head, offsetof(layout::LiveHead, crc));
+      head.crc = layout::live_head_crc(head);
       LiveChunks other(image, ::dup(base.descriptor()));
       EXPECT_EQ(other.go_on(), StatusCode::corruption);
       std::memcpy(&head, &whole, sizeof(whole));
