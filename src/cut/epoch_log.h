@@ -56,7 +56,8 @@ namespace perdure {
 
 struct LogShape {
   std::uint64_t segment_bytes = std::uint64_t{64} << 20;
-  std::uint32_t batch = 8192;  // lines that add() must have room for after make_room()
+  std::uint32_t batch = 8192;    // lines that add() must have room for after make_room()
+  std::uint64_t keep_bytes = 0;  // of segments that stay for backups when they are not needed
 };
 
 template <class P>
@@ -68,7 +69,7 @@ class EpochLog {
       : files_(files),
         base_(base),
         marks_(files, base),
-        segments_(files, marks_, folder, parent, shape.segment_bytes),
+        segments_(files, marks_, folder, parent, shape.segment_bytes, shape.keep_bytes),
         folder_(folder),
         shape_(shape) {}
   EpochLog(const EpochLog&) = delete;

@@ -26,6 +26,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <span>
 #include <utility>
 
 #include "cut/cutter.h"
@@ -54,6 +55,13 @@ class LogReader {
   // Of the log that the mark names; the base must be open. Called once. Errors: exists (a segment
   // is of another log); untrusted (an epoch that was durable cannot be read); out_of_memory; io.
   Status scan(const layout::BaseMark& mark) noexcept;
+  // Before scan(): segments before `first` are not looked at, and nothing from offset `bytes` of
+  // the segment `last` on.
+  void limit(std::uint64_t first, std::uint64_t last, std::uint64_t bytes) noexcept {
+    first_ = first;
+    last_ = last;
+    last_bytes_ = bytes;
+  }
   const LogEnd& end() const noexcept { return end_; }
   // Calls visit(line, content) for every line of the epochs that count, in their order. A line can
   // come several times; the last one counts. Errors: untrusted (the log has changed since scan(),
@@ -65,6 +73,18 @@ class LogReader {
   // The same up to an epoch.
   template <class F>
   Status replay(std::uint64_t last, F&& visit) noexcept;
+  // The epochs that count, in their order.
+  struct Counting {
+    EpochId id;
+    std::uint64_t pool_bytes, unix_ns;
+  };
+  std::size_t count() const noexcept { return counting_.size(); }
+  Counting counting(std::size_t i) const noexcept {
+    const Epoch& epoch = epochs_[counting_[i]];
+    return {.id = {.epoch = epoch.epoch, .seal = epoch.seal},
+            .pool_bytes = epoch.pool_bytes,
+            .unix_ns = epoch.unix_ns};
+  }
   // Whether the epoch counts, or is that of the base.
   bool has(EpochId id) const noexcept;
   // The pages of all lines that scan() has read, also of epochs that do not count. A second call
@@ -75,6 +95,13 @@ class LogReader {
   // part is damaged), out_of_memory, io.
   Status read_back(const layout::BaseMark& mark, std::uint64_t number, std::uint64_t from,
                    std::uint64_t to) noexcept;
+  // Of an open file that is the segment `number`: calls visit(head, body) for each part from offset
+  // `from` on, up to the first that is not whole, and returns where that lies. `body`: the bytes
+  // behind the head. Needs no scan(), and others may write the segment. An error of visit() ends
+  // it. Errors: out_of_memory, io.
+  template <class F>
+  Expected<std::uint64_t> visit_parts(const layout::BaseMark& mark, FileSystem::File file,
+                                      std::uint64_t number, std::uint64_t from, F&& visit) noexcept;
   // The numbers of all segments that have a head, ascending.
   const Array<std::uint64_t>& segments() const noexcept { return with_head_; }
   // The segment with the end of the last epoch that counts. 0: none does.
@@ -132,6 +159,7 @@ class LogReader {
   std::uint64_t number_ = 0;  // of the open segment; 0: none
   FileSystem::File file_ = -1;
   std::uint64_t size_ = 0;
+  std::uint64_t first_ = 0, last_ = ~std::uint64_t{0}, last_bytes_ = 0;  // limit()
   std::unique_ptr<std::byte[]> body_;
   std::size_t body_bytes_ = 0;
 };
@@ -157,13 +185,13 @@ Status LogReader<P>::open_segment(std::uint64_t number) noexcept {
   if (number == number_) return {};
   close_segment();
   if (Status s = path_in(folder_, segment_name(number), path_); !s.ok()) return s;
-  auto file = files_.open(path_.c_str(), FileSystem::Open::existing);
+  auto file = files_.open(path_.c_str(), FileSystem::Open::reading);
   if (!file) return std::move(file.error());
   file_ = *file;
   number_ = number;
   auto size = files_.size(file_);
   if (!size) return std::move(size.error());
-  size_ = *size;
+  size_ = number == last_ ? std::min(*size, last_bytes_) : *size;
   return {};
 }
 
@@ -236,6 +264,31 @@ Status LogReader<P>::read_back(const layout::BaseMark& mark, std::uint64_t numbe
   }
   close_segment();
   return s;
+}
+
+template <class P>
+template <class F>
+Expected<std::uint64_t> LogReader<P>::visit_parts(const layout::BaseMark& mark,
+                                                  FileSystem::File file, std::uint64_t number,
+                                                  std::uint64_t from, F&& visit) noexcept {
+  close_segment();
+  mark_ = mark;
+  file_ = file;
+  number_ = number;
+  Status s;
+  while (s.ok()) {
+    layout::PartHead head{};
+    auto whole = read_head(from, head);
+    if (whole && *whole) whole = read_body(head);
+    if (!whole) s = std::move(whole.error());
+    if (!s.ok() || !*whole) break;
+    const std::uint64_t bytes = layout::part_bytes(head.runs, head.lines);
+    s = visit(head, std::span<const std::byte>(body_.get(), bytes - sizeof(head)));
+    from += align_up(bytes, kPage);
+  }
+  number_ = 0;  // the file is the caller's
+  if (!s.ok()) return fail(std::move(s));
+  return from;
 }
 
 template <class P>
@@ -419,6 +472,7 @@ Status LogReader<P>::scan(const layout::BaseMark& mark) noexcept {
   if (!listed.ok() && listed != StatusCode::not_found) return listed;
   Status done;
   for (const std::uint64_t number : segments_) {
+    if (number < first_ || number > last_) continue;
     bool has_head = false;
     done = scan_segment(number, has_head);
     if (!done.ok()) break;

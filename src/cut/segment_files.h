@@ -33,10 +33,15 @@ template <class P>
 class SegmentFiles {
  public:
   // `folder` of the log, in `parent`; both must stay valid, and so must the marks. `bytes` of a
-  // segment.
+  // segment. `keep`: bytes of segments that stay for backups after they are needed.
   SegmentFiles(FileSystem& files, BaseMarks<P>& marks, std::string_view folder,
-               std::string_view parent, std::uint64_t bytes) noexcept
-      : files_(files), marks_(marks), folder_(folder), parent_(parent), bytes_(bytes) {}
+               std::string_view parent, std::uint64_t bytes, std::uint64_t keep) noexcept
+      : files_(files),
+        marks_(marks),
+        folder_(folder),
+        parent_(parent),
+        bytes_(bytes),
+        kept_(keep / bytes) {}
   SegmentFiles(const SegmentFiles&) = delete;
   SegmentFiles& operator=(const SegmentFiles&) = delete;
   ~SegmentFiles() { close_file(); }
@@ -75,8 +80,7 @@ class SegmentFiles {
   // Of all segments, and of those that are needed.
   std::uint64_t bytes() const noexcept { return (old_.size() + (open_ ? 1 : 0)) * bytes_; }
   std::uint64_t used_bytes() const noexcept {
-    const auto needed = std::ranges::count_if(old_, [&](const Old& o) { return !is_free(o); });
-    return (static_cast<std::uint64_t>(needed) + (open_ ? 1 : 0)) * bytes_;
+    return (old_.size() - count_free() + (open_ ? 1 : 0)) * bytes_;
   }
 
   // Parts of a segment that this process has made durable, from an offset to another.
@@ -93,13 +97,15 @@ class SegmentFiles {
       if (range.number <= last.number) range.from = range.number < last.number ? range.to : last.to;
     }
   }
-  // Segments without an epoch beyond `epoch` are not needed any more: one is kept for the next.
-  void free_up_to(std::uint64_t epoch) noexcept;
-  // The same for all but the newest. `epoch`: the base has it, and no later one counts.
+  // Segments without an epoch beyond `epoch` are not needed any more. The youngest of them stay:
+  // one for the next, and those that are kept for backups.
+  void free_up_to(std::uint64_t epoch) noexcept { free_older(epoch, kept_); }
+  // The same for all but the newest, because space is short: none is kept. `epoch`: the base has
+  // it, and no later one counts.
   void free_all(std::uint64_t epoch) noexcept {
     for (Old& old : old_) old.last = std::min(old.last, epoch);
     held_ = false;
-    free_up_to(epoch);
+    free_older(epoch, 0);
   }
 
  private:
@@ -117,13 +123,21 @@ class SegmentFiles {
   bool is_free(const Old& old) const noexcept {
     return !held_ && old.last <= freed_ && old.number != marks_.mark().newest;  // log.S2
   }
-  Old* spare() noexcept;
+  Old* free_after(std::uint64_t number) noexcept;
+  std::size_t count_free() const noexcept {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(old_, [&](const Old& o) { return is_free(o); }));
+  }
+  Status remove_old(Old* old) noexcept;
+  void free_older(std::uint64_t epoch, std::size_t keep) noexcept;
   void forget_unread() noexcept;
   void forget(Old* old) noexcept {
     std::swap(*old, old_[old_.size() - 1]);
     (void)old_.pop_back();
   }
-  Expected<FileSystem::File> open_spare(PathText& path, Old*& reused) noexcept;
+  Expected<FileSystem::File> open_spare(bool any, PathText& path, Old*& reused) noexcept;
+  Expected<FileSystem::File> open_new(PathText& path) noexcept;
+  Status begin_next(bool any, EpochId after) noexcept;
   Status make(FileSystem::File file, const PathText& path, Old* reused, EpochId after) noexcept;
   void close_file() noexcept {
     if (std::exchange(open_, false)) files_.close(file_);
@@ -133,6 +147,7 @@ class SegmentFiles {
   BaseMarks<P>& marks_;
   std::string_view folder_, parent_;
   std::uint64_t bytes_;
+  std::size_t kept_;          // segments for backups
   std::uint64_t number_ = 0;  // the greatest that was used
   FileSystem::File file_ = -1;
   bool open_ = false;      // file_ is
@@ -255,22 +270,51 @@ void SegmentFiles<P>::leave(std::uint64_t last) noexcept {
   (void)old_.push_back({.number = number_, .last = last});
 }
 
-// A free segment, or null.
+// The free segment with the least number beyond `number`, or null.
 template <class P>
-typename SegmentFiles<P>::Old* SegmentFiles<P>::spare() noexcept {
-  auto* free = std::find_if(old_.begin(), old_.end(), [&](const Old& o) { return is_free(o); });
-  return free != old_.end() ? free : nullptr;
+typename SegmentFiles<P>::Old* SegmentFiles<P>::free_after(std::uint64_t number) noexcept {
+  Old* found = nullptr;
+  for (Old& old : old_) {
+    if (!is_free(old) || old.number <= number) continue;
+    if (found == nullptr || old.number < found->number) found = &old;
+  }
+  return found;
 }
 
-// A file for the next segment: one that is free, or a new one.
 template <class P>
-Expected<FileSystem::File> SegmentFiles<P>::open_spare(PathText& path, Old*& reused) noexcept {
-  for (reused = spare(); reused != nullptr; reused = spare()) {
-    if (Status s = path_of(segment_name(reused->number), path); !s.ok()) return fail(std::move(s));
+Status SegmentFiles<P>::remove_old(Old* old) noexcept {
+  PathText path;
+  Status s = path_of(segment_name(old->number), path);
+  if (s.ok()) s = files_.remove(path.c_str());
+  if (s.ok() || s == StatusCode::not_found) forget(old);
+  return s;
+}
+
+// A free segment that can be used again, or not_found. Those that are kept, or that a backup holds
+// (segment_holds.h), are used only if `any`.
+template <class P>
+Expected<FileSystem::File> SegmentFiles<P>::open_spare(bool any, PathText& path,
+                                                       Old*& reused) noexcept {
+  std::size_t left = count_free();
+  std::uint64_t seen = 0;
+  for (; left > (any ? 0 : kept_); --left) {
+    reused = free_after(seen);
+    seen = reused->number;
+    if (Status s = path_of(segment_name(seen), path); !s.ok()) return fail(std::move(s));
     auto file = files_.open(path.c_str(), FileSystem::Open::existing);
-    if (file || file.error() != StatusCode::not_found) return file;
-    forget(reused);
+    if (!file && file.error() == StatusCode::not_found) {
+      forget(reused);
+      continue;
+    }
+    if (!file || files_.lock(*file, FileSystem::Lock::exclusive) || any) return file;
+    files_.close(*file);
   }
+  reused = nullptr;
+  return fail(StatusCode::not_found);
+}
+
+template <class P>
+Expected<FileSystem::File> SegmentFiles<P>::open_new(PathText& path) noexcept {
   if (Status s = path_of(kUnnamedSegment, path); !s.ok()) return fail(std::move(s));
   Status gone = files_.remove(path.c_str());
   if (!gone.ok() && gone != StatusCode::not_found) return fail(std::move(gone));
@@ -296,6 +340,7 @@ Status SegmentFiles<P>::make(FileSystem::File file, const PathText& path, Old* r
   PathText named;
   if (s.ok()) s = path_of(segment_name(number_), named);
   if (s.ok()) s = files_.rename(path.c_str(), named.c_str());
+  files_.lock(file, FileSystem::Lock::none);
   if (!s.ok()) return s;
   if (reused != nullptr) forget(reused);
   file_ = file;
@@ -320,15 +365,25 @@ Status SegmentFiles<P>::next(EpochId after, std::uint64_t last) noexcept {
     return Status::format(StatusCode::unsupported, "%.*s: has no number for another segment",
                           static_cast<int>(folder_.size()), folder_.data());
   }
+  Status s = begin_next(false, after);
+  // Without space for a new one, a segment that was kept is used again.
+  if (s == StatusCode::pool_full && !open_ && count_free() != 0) s = begin_next(true, after);
+  return s;
+}
+
+template <class P>
+Status SegmentFiles<P>::begin_next(bool any, EpochId after) noexcept {
   PathText path;
   Old* reused = nullptr;
-  auto file = open_spare(path, reused);
+  auto file = open_spare(any, path, reused);
+  if (!file && file.error() == StatusCode::not_found) file = open_new(path);
   if (!file) return std::move(file.error());
   ++number_;
   Status s = make(*file, path, reused, after);
   if (s.ok() || open_) return s;
   files_.close(*file);
   if (reused != nullptr) forget(reused);  // it may fail again
+  if (s == StatusCode::pool_full && reused == nullptr) (void)files_.remove(path.c_str());
   return s;
 }
 
@@ -361,20 +416,14 @@ void SegmentFiles<P>::forget_unread() noexcept {
 }
 
 template <class P>
-void SegmentFiles<P>::free_up_to(std::uint64_t epoch) noexcept {
+void SegmentFiles<P>::free_older(std::uint64_t epoch, std::size_t keep) noexcept {
   freed_ = std::max(freed_, epoch);
   forget_unread();
-  bool kept = false;
-  for (std::size_t i = 0; i < old_.size();) {
-    PathText path;
-    const bool goes = is_free(old_[i]) && std::exchange(kept, true) &&
-                      path_of(segment_name(old_[i].number), path).ok() &&
-                      files_.remove(path.c_str()).ok();
-    if (goes) {
-      forget(&old_[i]);
-    } else {
-      ++i;
-    }
+  std::uint64_t seen = 0;
+  for (std::size_t left = count_free(); left > keep + 1; --left) {
+    Old* const old = free_after(seen);
+    seen = old->number;
+    (void)remove_old(old);
   }
 }
 

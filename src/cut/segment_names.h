@@ -36,6 +36,10 @@ inline std::uint64_t segment_number(std::string_view name) noexcept {
 // The path of a name in the folder. Errors: invalid_argument (it is too long).
 inline Status path_in(std::string_view folder, std::string_view name, PathText& path) noexcept {
   char suffix[50] = "/";
+  if (name.size() > sizeof(suffix) - 2) {
+    return Status::format(StatusCode::invalid_argument, "%.*s: a name there is too long",
+                          static_cast<int>(folder.size()), folder.data());
+  }
   suffix[1 + name.copy(suffix + 1, sizeof(suffix) - 2)] = '\0';
   if (path.assign(folder, std::string_view(suffix, 1 + name.size()))) return {};
   return Status::format(StatusCode::invalid_argument, "%.*s: the path is too long",

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -74,9 +75,10 @@ Expected<FileSystem::File> RealFileSystem::open(std::string_view path, Open how)
   PathText name;
   if (!name.assign(path)) return fail(too_long(path));
   const int fresh = how == Open::fresh ? O_CREAT | O_EXCL : 0;
+  const int access = how == Open::reading ? O_RDONLY : O_RDWR;
   // O_NONBLOCK: opening a FIFO must fail, not hang.
   const int file = repeated([&] {
-    return ::open(name.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | fresh, 0644);
+    return ::open(name.c_str(), access | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | fresh, 0644);
   });
   if (file < 0) return fail(failed(fresh != 0 ? "create" : "open", path));
   struct stat info{};
@@ -133,6 +135,15 @@ Expected<std::uint64_t> RealFileSystem::size(File file) noexcept {
   struct stat info{};
   if (::fstat(file, &info) != 0) return fail(failed("ask for the size", file));
   return static_cast<std::uint64_t>(info.st_size);
+}
+
+void RealFileSystem::forget(File file) noexcept {
+  (void)::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+}
+
+bool RealFileSystem::lock(File file, Lock how) noexcept {
+  const int operation = how == Lock::none ? LOCK_UN : how == Lock::shared ? LOCK_SH : LOCK_EX;
+  return repeated([&] { return ::flock(file, operation | LOCK_NB); }) == 0;
 }
 
 Expected<int> RealFileSystem::descriptor(File file) noexcept {

@@ -29,12 +29,16 @@ class FileSystem {
   using File = int;  // open until close()
   enum class Open : std::uint8_t {
     existing,
-    fresh,  // makes the file; its name must not exist
+    fresh,    // makes the file; its name must not exist
+    reading,  // an existing one, which will not be written
   };
+
+  enum class Lock : std::uint8_t { none, shared, exclusive };
 
   virtual ~FileSystem() = default;
 
-  // Opens a regular file for reading and writing. A symbolic link is an error.
+  // Opens a regular file, for reading and writing unless `how` says otherwise. A symbolic link is
+  // an error.
   virtual Expected<File> open(std::string_view path, Open how) noexcept = 0;
   virtual void close(File file) noexcept = 0;
   // Reads until `n` bytes or the end of the file. Returns the number of bytes.
@@ -49,6 +53,11 @@ class FileSystem {
   // Makes the content and the size of the file durable.
   virtual Status sync(File file) noexcept = 0;
   virtual Expected<std::uint64_t> size(File file) noexcept = 0;
+  // A hint that the next read should ask the disk. What sync() has written need not stay in memory.
+  virtual void forget(File file) noexcept = 0;
+  // A lock between those that have opened a file, perhaps in other processes: one exclusive, or any
+  // number of shared ones. It ends with close(). Returns false if it is refused; `none` never is.
+  virtual bool lock(File file, Lock how) noexcept = 0;
   // A descriptor of the content of a file, to map it for reading. The caller closes it.
   virtual Expected<int> descriptor(File file) noexcept = 0;
 
@@ -74,6 +83,8 @@ class RealFileSystem final : public FileSystem {
   Status allocate(File file, std::uint64_t offset, std::uint64_t length) noexcept override;
   Status sync(File file) noexcept override;
   Expected<std::uint64_t> size(File file) noexcept override;
+  void forget(File file) noexcept override;
+  bool lock(File file, Lock how) noexcept override;
   Expected<int> descriptor(File file) noexcept override;
   Status rename(std::string_view from, std::string_view to) noexcept override;
   Status remove(std::string_view path) noexcept override;

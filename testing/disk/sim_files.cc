@@ -64,7 +64,7 @@ Status SimFileSystem::change(Node& folder, Rename rename) {
 
 Expected<FileSystem::File> SimFileSystem::open(std::string_view path, Open how) noexcept {
   const int found = node_at(path);
-  if (how == Open::existing) {
+  if (how != Open::fresh) {
     if (found < 0) return fail(no_such(path));
     if (nodes_[found].is_folder) return fail(StatusCode::io, "is a folder");
     return found;
@@ -87,6 +87,24 @@ Status SimFileSystem::rename(std::string_view from, std::string_view to) noexcep
   if (target.folder != source.folder) return {StatusCode::unsupported};  // no caller needs it
   if (Status begun = begin_change(); !begun.ok()) return begun;
   return change(*source.folder, {.from = source.name, .to = target.name, .node = node});
+}
+
+// A File is a node here, not an open one. The two kinds of locks exclude one another, so `none`
+// ends the one that there is.
+bool SimFileSystem::lock(File file, Lock how) noexcept {
+  Node& node = nodes_[file];
+  if (how == Lock::exclusive) {
+    if (node.shared != 0 || node.claimed) return false;
+    node.claimed = true;
+  } else if (how == Lock::shared) {
+    if (node.claimed) return false;
+    ++node.shared;
+  } else if (node.claimed) {
+    node.claimed = false;
+  } else if (node.shared != 0) {
+    --node.shared;
+  }
+  return true;
 }
 
 Status SimFileSystem::remove(std::string_view path) noexcept {

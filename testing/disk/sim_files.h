@@ -41,6 +41,8 @@ class SimFileSystem final : public FileSystem {
   Status allocate(File file, std::uint64_t offset, std::uint64_t length) noexcept override;
   Status sync(File file) noexcept override;
   Expected<std::uint64_t> size(File file) noexcept override;
+  void forget(File) noexcept override {}
+  bool lock(File file, Lock how) noexcept override;
   // Of a copy of the content as it is now.
   Expected<int> descriptor(File file) noexcept override;
   Status rename(std::string_view from, std::string_view to) noexcept override;
@@ -93,6 +95,8 @@ class SimFileSystem final : public FileSystem {
     std::uint64_t durable_size = 0;
     std::uint64_t size = 0;
     std::vector<std::uint64_t> resizes;  // since the last sync()
+    int shared = 0;                      // locks
+    bool claimed = false;
     // A folder.
     std::map<std::string, int> durable_names;
     std::map<std::string, int> names;

@@ -328,6 +328,7 @@ class SimPlatform {
     if (++world_.pauses > kMaxPauses) stuck();
   }
   static std::uint64_t now_ns() noexcept { return world_.clock_ns += 1000; }
+  static std::uint64_t unix_ns() noexcept { return now_ns(); }
   static std::uint64_t random() noexcept;
   static unsigned cores() noexcept { return 2; }
   // Runs the tasks in sequence, but as different threads: one does not fence another's write-backs.

@@ -50,14 +50,16 @@ inline LineWords line_of(std::uint64_t value) {
 // A pool's owner, in memory: what is stored, and what is dirty.
 class Owner {
  public:
-  explicit Owner(FileSystem& files) : files_(files) {}
+  explicit Owner(FileSystem& files, std::uint64_t keep = 0) : files_(files) {
+    shape_.keep_bytes = keep;
+  }
 
   // Opens the base, and the log if the base is open. `after`: the last epoch that a killed process
   // knew to be durable; its content stays in memory. Else the pool becomes what the disk has.
   Status open(std::optional<EpochId> after = {}) {
     auto base = files_.open("base", FileSystem::Open::existing);
     if (!base) return base.error();
-    log_.emplace(files_, *base, "log", ".", kShape);
+    log_.emplace(files_, *base, "log", ".", shape_);
     folding_.emplace(files_, "base", "log", *log_, kPiece);
     if (Status s = log_->read_marks(); !s.ok()) return s;
     const layout::BaseMark mark = log_->marks().mark();
@@ -160,6 +162,7 @@ class Owner {
   }
 
   FileSystem& files_;
+  LogShape shape_ = kShape;
   std::optional<Log> log_;
   std::optional<Folding<SimPlatform>> folding_;
   std::function<Expected<bool>(std::uint64_t, std::byte*)> copy_ =

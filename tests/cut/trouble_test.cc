@@ -64,6 +64,8 @@ class Disk final : public FileSystem {
     return fails() ? error() : files_.sync(file);
   }
   Expected<std::uint64_t> size(File file) noexcept override { return files_.size(file); }
+  void forget(File file) noexcept override { files_.forget(file); }
+  bool lock(File file, Lock how) noexcept override { return files_.lock(file, how); }
   Expected<int> descriptor(File file) noexcept override { return files_.descriptor(file); }
   Status rename(std::string_view from, std::string_view to) noexcept override {
     return fails() ? error() : files_.rename(from, to);

@@ -88,8 +88,8 @@ def matches(pattern, files, complaint):
 
 # ---- layers -------------------------------------------------------------------------------------
 
-CORE = {"util", "platform", "background", "cut", "heap", "reclaim", "format", "index", "pool",
-        "store"}
+CORE = {"util", "platform", "background", "cut", "backup", "heap", "reclaim", "format", "index",
+        "pool", "store"}
 BELOW_INDEX = {"util", "platform", "background", "heap", "reclaim", "format"}
 # What a layer may include besides itself and the public headers. heap and reclaim may include each
 # other in one direction only.
@@ -101,11 +101,12 @@ LAYERS = {
     "reclaim": {"util", "platform", "heap"},
     "background": {"util", "platform"},
     "cut": {"util", "platform"},
+    "backup": {"util", "platform", "cut", "format"},
     "format": BELOW_INDEX - {"format"},
     "ordered": {"util", "platform", "reclaim"},
     "engine": BELOW_INDEX | {"index", "ordered"},
     "index": BELOW_INDEX | {"engine"},
-    "pool": BELOW_INDEX | {"index", "cut"},
+    "pool": BELOW_INDEX | {"index", "cut", "backup"},
     "store": CORE - {"store"},
     "c": {"platform"},
     "mpi": {"util", "platform"},

@@ -1,0 +1,124 @@
+// BackupFiles: names and head of a backup, for its writer and its reader.
+// Thread safety: one thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "backup/backup_format.h"
+#include "cut/segment_names.h"
+#include "platform/file_system.h"
+#include "util/containers.h"
+
+namespace perdure {
+
+// A file that is closed at the end.
+class OpenFile {
+ public:
+  explicit OpenFile(FileSystem& files) noexcept : files_(files) {}
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  ~OpenFile() { close(); }
+
+  Status open(std::string_view path, FileSystem::Open how) noexcept {
+    close();
+    auto file = files_.open(path, how);
+    if (!file) return std::move(file.error());
+    file_ = *file;
+    return {};
+  }
+  void close() noexcept {
+    if (file_ >= 0) files_.close(std::exchange(file_, -1));
+  }
+  FileSystem::File operator*() const noexcept { return file_; }
+
+ private:
+  FileSystem& files_;
+  FileSystem::File file_ = -1;
+};
+
+// The same error as damage of the backup.
+inline Status as_corruption(const Status& s) noexcept {
+  return Status::format(StatusCode::corruption, "%.*s", static_cast<int>(s.message().size()),
+                        s.message().data());
+}
+
+class BackupFiles {
+ public:
+  BackupFiles(FileSystem& files, std::string_view folder) noexcept
+      : files_(files), folder_(folder) {}
+
+  std::string_view folder() const noexcept { return folder_; }
+  Status path_of(std::string_view name, PathText& path) const noexcept {
+    return path_in(folder_, name, path);
+  }
+  // Makes the folder, unless it is there.
+  Status make() noexcept;
+  // Errors: not_found (the folder has no backup), corruption, unsupported_format, out_of_memory,
+  // io.
+  Status read() noexcept;
+  const layout::BackupHead& head() const noexcept { return head_; }
+  const Array<std::uint32_t>& sums() const noexcept { return sums_; }
+
+ private:
+  Status damaged(const char* what) const noexcept {
+    return Status::format(StatusCode::corruption, "%.*s/%s: %s; use another backup",
+                          static_cast<int>(folder_.size()), folder_.data(), layout::kBackupHead,
+                          what);
+  }
+
+  FileSystem& files_;
+  std::string_view folder_;
+  layout::BackupHead head_{};
+  Array<std::uint32_t> sums_;
+};
+
+inline Status BackupFiles::make() noexcept {
+  Status made = files_.make_folder(folder_);
+  const bool there = made == StatusCode::exists;  // perhaps not durably
+  if (!made.ok() && !there) return made;
+  const std::size_t slash = folder_.rfind('/');
+  const std::string_view parent = slash == std::string_view::npos ? "."
+                                  : slash == 0                    ? "/"
+                                                                  : folder_.substr(0, slash);
+  Status synced = files_.sync_folder(parent);
+  return there ? Status() : std::move(synced);
+}
+
+inline Status BackupFiles::read() noexcept {
+  PathText path;
+  if (Status s = path_of(layout::kBackupHead, path); !s.ok()) return s;
+  OpenFile file(files_);
+  Status s = file.open(path.c_str(), FileSystem::Open::reading);
+  if (s == StatusCode::not_found) {
+    return Status::format(StatusCode::not_found,
+                          "%.*s: has no finished backup; perdure backup makes one",
+                          static_cast<int>(folder_.size()), folder_.data());
+  }
+  if (!s.ok()) return s;
+  auto got = files_.read(*file, &head_, sizeof(head_), 0);
+  if (!got) return std::move(got.error());
+  if (*got != sizeof(head_) || !layout::is_backup(head_)) return damaged("is damaged");
+  if (head_.version != layout::kBackupVersion) {
+    return Status::format(StatusCode::unsupported_format, "%s: has version %u; this build reads %u",
+                          path.c_str(), head_.version, layout::kBackupVersion);
+  }
+  constexpr std::uint64_t kMostPiece = std::uint64_t{1} << 26, kMostBase = std::uint64_t{1} << 48;
+  if (head_.piece_bytes == 0 || head_.piece_bytes > kMostPiece || head_.base_bytes > kMostBase)
+    return damaged("says what no backup has");
+  const std::uint64_t pieces = (head_.base_bytes + head_.piece_bytes - 1) / head_.piece_bytes;
+  std::uint32_t crc = 5;
+  for (std::uint64_t i = 0; i < pieces; ++i) {
+    std::uint32_t sum = 0;
+    auto read = files_.read(*file, &sum, sizeof(sum), sizeof(head_) + i * sizeof(sum));
+    if (!read) return std::move(read.error());
+    if (*read != sizeof(sum)) return damaged("is too short");
+    if (!sums_.push_back(sum)) return StatusCode::out_of_memory;
+    crc = crc32c(crc, &sum, sizeof(sum));
+  }
+  return crc == head_.sums_crc ? Status() : damaged("its checksums are damaged");
+}
+
+}  // namespace perdure
