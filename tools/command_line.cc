@@ -55,6 +55,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   register_version_commands(app, action);
   register_load_command(app, action);
   register_apply_command(app, action);
+  register_backup_commands(app, action);
   app.add_subcommand("bench", "measure: see perdure bench --help");
 
   CommandLine line;

@@ -33,6 +33,7 @@ void register_scan_commands(CLI::App& app, Action& action);     // scan dump
 void register_version_commands(CLI::App& app, Action& action);  // tag versions history ..
 void register_load_command(CLI::App& app, Action& action);      // load
 void register_apply_command(CLI::App& app, Action& action);     // apply
+void register_backup_commands(CLI::App& app, Action& action);   // backup restore
 
 // The map in which `load` keeps its progress. Names that begin with a dot belong to the tool.
 inline constexpr std::string_view kLoadMap = ".load";
@@ -120,6 +121,8 @@ int close_pool(Pool& pool, const PoolArguments& arguments, int status,
 // For a command that only reads: it does not wait for the recovery of a killed pool.
 inline constexpr CloseOptions kCloseAtOnce{.finish_recovery = false};
 
+int run_backup_info(const PoolArguments& arguments);  // of a folder
+
 // ---- output -------------------------------------------------------------------------------------
 
 // Prints `perdure: FILE: what is wrong; what to do` on standard error. Returns exit_failure.
@@ -133,7 +136,9 @@ int report_map(const PoolArguments& arguments, const Status& status);
 int report_entry(const PoolArguments& arguments, const Status& status);
 
 void print_json(const nlohmann::ordered_json& object);
+void print_row(std::string_view name, std::string_view value);
 std::string human_bytes(std::uint64_t bytes);
+std::string utc_time(std::uint64_t unix_ns);  // "2026-11-27 21:50:00.250 UTC"
 std::string with_commas(std::uint64_t number);
 
 // Writes bytes to a file descriptor, through a buffer. A reader that went away (`perdure scan ... |

@@ -7,7 +7,9 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include "commands.h"
@@ -457,6 +459,15 @@ std::string human_bytes(std::uint64_t bytes) {
     ++unit;
   }
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+void print_row(std::string_view name, std::string_view value) {
+  fmt::print("{:<24}{}\n", name, value);
+}
+
+std::string utc_time(std::uint64_t unix_ns) {
+  const auto seconds = static_cast<std::time_t>(unix_ns / 1'000'000'000);
+  return fmt::format("{:%F %T}.{:03} UTC", fmt::gmtime(seconds), unix_ns / 1'000'000 % 1000);
 }
 
 std::string with_commas(std::uint64_t number) {

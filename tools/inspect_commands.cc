@@ -1,10 +1,9 @@
 // info, list, stats: properties and figures of a pool. They work while another process has it open.
 #include <algorithm>
 #include <chrono>
-#include <ctime>
+#include <filesystem>
 #include <memory>
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -85,12 +84,11 @@ const char* written_back_words(const PoolInfo& info) {
 std::string loss_words(const PoolInfo& info) {
   if (info.durability == Durability::buffered && !info.live_image.empty()) {
     if (info.durable_unix_ns == 0) return "what its last durable cut does not have";
-    const auto seconds = static_cast<std::time_t>(info.durable_unix_ns / 1'000'000'000);
     const std::uint64_t now = static_cast<std::uint64_t>(
         std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count());
     const std::uint64_t age = now - std::min(now, info.durable_unix_ns);
-    return fmt::format("what changed since {:%F %T}.{:03} UTC, {:.2f} s ago", fmt::gmtime(seconds),
-                       info.durable_unix_ns / 1'000'000 % 1000, static_cast<double>(age) / 1e9);
+    return fmt::format("what changed since {}, {:.2f} s ago", utc_time(info.durable_unix_ns),
+                       static_cast<double>(age) / 1e9);
   }
   if (info.medium == Medium::volatile_ram) return "everything: its files are lost with the machine";
   const bool durable = info.synced || info.weakest_mode == Durability::power;
@@ -101,10 +99,6 @@ std::string owner_words(const PoolInfo& info) {
   if (!info.in_use) return "";
   const std::string host = info.owner_host.empty() ? "" : " on " + info.owner_host;
   return fmt::format(" by process {}{}", info.owner_pid, host);
-}
-
-void print_row(std::string_view name, std::string_view value) {
-  fmt::print("{:<24}{}\n", name, value);
 }
 
 // ---- info ---------------------------------------------------------------------------------------
@@ -198,6 +192,11 @@ void print_info(const PoolInfo& info) {
 }
 
 int run_info(const PoolArguments& arguments) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(arguments.path, ignored)) {
+    const auto backup = inspect_backup(arguments.path);
+    if (backup || backup.error() != StatusCode::not_found) return run_backup_info(arguments);
+  }
   auto info = Pool::inspect(arguments.path);
   if (!info) return report(arguments.path, info.error());
   if (arguments.json) {
@@ -382,7 +381,8 @@ Takes no lock: works while another process has the pool open.
 
 EXAMPLES
   perdure info inventory.perdure
-  perdure info inventory.perdure --json)",
+  perdure info inventory.perdure --json
+  perdure info /backups/inventory               (a folder that perdure backup has made))",
       run_info);
   add("stats", "print the size of the pool, and entries, space and memory of each map",
       R"(

@@ -96,6 +96,10 @@ struct BufferedOptions {
   // for that, mutations wait. A longer log makes folds rarer, and an open after a power failure
   // slower.
   std::uint64_t log_bytes = 0;
+  // Bytes of the log that stay on the disk after they are folded, beside log_bytes, so that
+  // Pool::backup() can add them to a backup from before. An open after a kill reads them, too. They
+  // are used again if the disk has no space for the log.
+  std::uint64_t keep_log_bytes = 0;
   // The folder of the live image, for instance "/dev/shm": then its changes do not go to the disk
   // as well. It must exist and keep its files until the machine goes down. "": beside the pool.
   // After a kill the live image is used where it is.

@@ -2,6 +2,7 @@
 // include mpi.h.
 #pragma once
 
+#include "perdure/backup.h"
 #include "perdure/found.h"
 #include "perdure/map.h"
 #include "perdure/options.h"

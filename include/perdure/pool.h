@@ -25,6 +25,7 @@
 #include <string_view>
 #include <vector>
 
+#include "perdure/backup.h"
 #include "perdure/function_ref.h"
 #include "perdure/map.h"
 #include "perdure/options.h"
@@ -199,6 +200,21 @@ class Pool {
   // fold before. Does nothing in other durabilities. Errors: those of wait_durable();
   // out_of_memory (the pool goes on as before).
   Status fold_log();
+  // Makes a backup (backup.h) of a `buffered` pool in `folder`, while all other operations go on.
+  // The folder is made if it does not exist; otherwise it must be empty, or have a backup of this
+  // pool: then only what is new in the log is copied. That works if the log still has all of it:
+  // the pool has not been closed since, and not more was folded than
+  // BufferedOptions::keep_log_bytes keeps. Begins with a cut, so the backup has everything that was
+  // acknowledged before the call. Each byte is read back and verified. The result is durable. A
+  // backup that is interrupted leaves the one that the folder had as it was.
+  // Until it ends, the disk of the pool needs space for what is logged meanwhile; if it has none,
+  // the backup fails, and the pool goes on. Memory: 1 MiB, and 70 bytes for each part of the log.
+  // O(bytes of the pool, or of what is new).
+  // Errors: unsupported (another durability); exists (the folder has something else, or a backup
+  // that cannot be continued; the message says why: name another folder); busy (another backup uses
+  // the folder, or the log was used again several times because the disk was full); corruption (of
+  // the backup in the folder); pool_full (no space for the backup); io; those of wait_durable().
+  Expected<BackupInfo> backup(std::string_view folder, const BackupOptions& options = {});
   // Shrinks hash tables that are too large (level, clevel) and returns free extents to the file
   // system. Returns the number of bytes by which the file takes less space there. Other operations
   // may run meanwhile; space that they give to the file is subtracted. It changes no entry, and a

@@ -38,6 +38,7 @@ from perdure._core import (
     UntrustedError,
     __version__,
 )
+from perdure._backup import back_up, inspect_backup, restore
 from perdure._ints import IntMap
 from perdure._pool import Pool, open
 from perdure._store import Batch, Store, Version
@@ -68,5 +69,8 @@ __all__ = [
     "UntrustedError",
     "Version",
     "__version__",
+    "back_up",
+    "inspect_backup",
     "open",
+    "restore",
 ]

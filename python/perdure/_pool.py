@@ -31,9 +31,10 @@ class Pool:
     - `handle_sigbus`: if another process cuts the file short, raise PoisonedError instead of a
       signal
     - only for "buffered": `interval`, seconds between two durable cuts; `log_bytes`, the bound of
-      the log (0: 1 GiB, or a quarter of a larger pool); `memory_directory`, where the live image
-      lies, such as "/dev/shm" (None: beside the pool); `on_lag`, if the disk is too slow: changes
-      wait ("throttle"), or the lag grows ("report"); `on_log_failure`, if it fails: changes raise
+      the log (0: 1 GiB, or a quarter of a larger pool); `keep_log_bytes`, how much of it stays for
+      backup() when it is not needed any more; `memory_directory`, where the live image lies, such
+      as "/dev/shm" (None: beside the pool); `on_lag`, if the disk is too slow: changes wait
+      ("throttle"), or the lag grows ("report"); `on_log_failure`, if it fails: changes raise
       IoError ("refuse"), or go on ("serve")
 
     Messages of the pool go to the logger "perdure" of the module logging, when a call of the pool
@@ -53,11 +54,13 @@ class Pool:
                  durability: str = "auto", max_size: int = 64 * GIB, recovery_threads: int = 0,
                  background_threads: int = 1, accept_untrusted: bool = False,
                  allow_damage: bool = False, handle_sigbus: bool = False, interval: float = 0.1,
-                 log_bytes: int = 0, memory_directory: str | bytes | os.PathLike[Any] | None = None,
+                 log_bytes: int = 0, keep_log_bytes: int = 0,
+                 memory_directory: str | bytes | os.PathLike[Any] | None = None,
                  on_lag: str = "throttle", on_log_failure: str = "refuse") -> None:
         self._base = _core._Pool(path, mode, durability, max_size, recovery_threads,
                                  background_threads, accept_untrusted, allow_damage, handle_sigbus,
-                                 interval, log_bytes, memory_directory, on_lag, on_log_failure)
+                                 interval, log_bytes, keep_log_bytes, memory_directory, on_lag,
+                                 on_log_failure)
         self._map_mode = "read_only" if mode == "read_only" else "open_or_create"
 
     __reduce_ex__ = _refuse_pickle
@@ -120,6 +123,11 @@ class Pool:
         """Brings the log of a "buffered" pool into the pool's file. The pool does it by itself
         before the log is too long."""
         self._base.fold_log()
+
+    def backup(self, folder: str | bytes | os.PathLike[Any]) -> dict[str, Any]:
+        """Makes a backup of a "buffered" pool in a folder, while the pool is used; or adds what is
+        new to the one that is there. See restore()."""
+        return self._base.backup(folder)
 
     def compact(self) -> int:
         """Gives free space back to the file system, and returns the number of bytes."""

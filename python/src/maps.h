@@ -134,6 +134,9 @@ void add_map_properties(nb::class_<State>& type) {
 // The parts of the module.
 using StoreClass = nb::class_<MapState>;
 void add_pool(nb::module_& module);
+void add_backups(nb::module_& module);
+std::string path_of(nb::handle path);  // as os.fspath() gives it
+nb::dict dict_of(const BackupInfo& info);
 StoreClass add_store(nb::module_& module);
 void add_versions(nb::module_& module, StoreClass& store);
 void add_batch(nb::module_& module);

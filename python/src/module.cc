@@ -23,4 +23,5 @@ NB_MODULE(_core, module) {
   add_int_map(module);
   add_batch(module);
   add_pool(module);
+  add_backups(module);
 }

@@ -70,14 +70,6 @@ std::optional<Engine> engine_of(const Strings& name) {
   return engine;
 }
 
-// A path as os.fspath() gives it.
-std::string path_of(nb::handle path) {
-  PyObject* bytes = nullptr;
-  if (PyUnicode_FSConverter(path.ptr(), static_cast<void*>(&bytes)) == 0) throw nb::python_error();
-  const nb::object owner = nb::steal(bytes);
-  return {PyBytes_AS_STRING(bytes), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes))};
-}
-
 // Of the seconds between two cuts.
 std::uint32_t milliseconds_of(double seconds) {
   const double ms = std::round(seconds * 1000);
@@ -107,8 +99,8 @@ class PyPool {
   PyPool(nb::handle path, const std::string& mode, const std::string& durability,
          std::uint64_t max_size, std::uint32_t recovery_threads, std::uint32_t background_threads,
          bool accept_untrusted, bool allow_damage, bool handle_sigbus, double interval,
-         std::uint64_t log_bytes, nb::handle memory_directory, const std::string& on_lag,
-         const std::string& on_log_failure) {
+         std::uint64_t log_bytes, std::uint64_t keep_log_bytes, nb::handle memory_directory,
+         const std::string& on_lag, const std::string& on_log_failure) {
     const std::string memory = memory_directory.is_none() ? "" : path_of(memory_directory);
     auto messages = std::make_shared<Messages>();
     PoolOptions options{
@@ -130,6 +122,7 @@ class PyPool {
                          on_log_failure, "on_log_failure",
                          {{"refuse", OnLogFailure::refuse}, {"serve", OnLogFailure::serve}}),
                      .log_bytes = log_bytes,
+                     .keep_log_bytes = keep_log_bytes,
                      .memory_directory = memory},
         .max_size = max_size,
         .log = &Messages::add,
@@ -224,6 +217,13 @@ class PyPool {
   void fold_log() {
     run([](Pool& pool) { return pool.fold_log(); });
   }
+  nb::dict backup(nb::handle folder) {
+    const std::string to = path_of(folder);
+    const Use use(*state_);
+    auto made = released([&] { return state_->pool().backup(to); });
+    state_->messages().deliver();
+    return dict_of(take(std::move(made)));
+  }
   std::uint64_t compact() {
     const Use use(*state_);
     auto freed = released([&] { return state_->pool().compact(); });
@@ -312,15 +312,23 @@ class PyPool {
 
 }  // namespace
 
+std::string path_of(nb::handle path) {
+  PyObject* bytes = nullptr;
+  if (PyUnicode_FSConverter(path.ptr(), static_cast<void*>(&bytes)) == 0) throw nb::python_error();
+  const nb::object owner = nb::steal(bytes);
+  return {PyBytes_AS_STRING(bytes), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes))};
+}
+
 void add_pool(nb::module_& module) {
   using namespace nb::literals;
   nb::class_<PyPool>(module, "_Pool", nb::is_weak_referenceable())
       .def(nb::init<nb::handle, const std::string&, const std::string&, std::uint64_t,
                     std::uint32_t, std::uint32_t, bool, bool, bool, double, std::uint64_t,
-                    nb::handle, const std::string&, const std::string&>(),
+                    std::uint64_t, nb::handle, const std::string&, const std::string&>(),
            "path"_a, "mode"_a, "durability"_a, "max_size"_a, "recovery_threads"_a,
            "background_threads"_a, "accept_untrusted"_a, "allow_damage"_a, "handle_sigbus"_a,
-           "interval"_a, "log_bytes"_a, "memory_directory"_a.none(), "on_lag"_a, "on_log_failure"_a)
+           "interval"_a, "log_bytes"_a, "keep_log_bytes"_a, "memory_directory"_a.none(), "on_lag"_a,
+           "on_log_failure"_a)
       .def(
           "bytes_map",
           [](PyPool& pool, const std::string& name, const Strings& engine, const std::string& mode,
@@ -348,6 +356,7 @@ void add_pool(nb::module_& module) {
       .def("wait_durable", &PyPool::wait_durable, "epoch"_a)
       .def("resume_log", &PyPool::resume_log)
       .def("fold_log", &PyPool::fold_log)
+      .def("backup", &PyPool::backup, "folder"_a)
       .def("compact", &PyPool::compact)
       .def("check", &PyPool::verify, "deep"_a)
       .def("stats", &PyPool::stats)

@@ -97,6 +97,38 @@ def test_cuts(disk_path, tmp_path):
             perdure.Pool(disk_path, durability="buffered", **wrong)
 
 
+def test_backups(disk_path, tmp_path):
+    folder, moments = tmp_path / "backup", []
+    with perdure.Pool(disk_path, durability="buffered", interval=0.01,
+                      keep_log_bytes=1 << 26) as pool:
+        store = pool.store()
+        for i in range(3):
+            store["a"] = str(i).encode()
+            made = pool.backup(folder)
+            assert made["extended"] == (i != 0) and not made["closed"]
+            assert made["first_epoch"] <= made["last_epoch"] and made["ends_unix_ns"] > 1e18
+            moments.append((made["last_epoch"], made["ends_unix_ns"]))
+        assert perdure.inspect_backup(os.fsencode(folder))["last_epoch"] == moments[2][0]
+        for i, (epoch, ends) in enumerate(moments):
+            for chosen in ({"epoch": epoch}, {"unix_ns": ends}):
+                copy = disk_path + f"-{i}-{len(chosen)}-{next(iter(chosen))}"
+                assert perdure.restore(folder, copy, **chosen) == epoch
+                with perdure.open(copy, mode="existing") as again:
+                    assert again["a"] == str(i).encode()
+                    assert again.pool.info()["durability"] == "buffered"
+        with pytest.raises(perdure.ExistsError):
+            perdure.restore(folder, disk_path)
+        for wrong in ({"epoch": 1 << 40}, {"unix_ns": 1}, {"unix_ns": 1 << 63},
+                      {"epoch": 1, "unix_ns": 1}):
+            with pytest.raises(perdure.InvalidArgumentError):
+                perdure.restore(folder, disk_path + "-none", **wrong)
+    with pytest.raises(perdure.ExistsError):
+        perdure.back_up(disk_path, folder)  # of a closed pool
+    assert perdure.back_up(disk_path, tmp_path / "closed")["closed"]
+    with pytest.raises(perdure.NotFoundError):
+        perdure.restore(tmp_path / "nothing", disk_path + "-none")
+
+
 def test_several_maps(pool, path):
     made = {}
     for engine in ENGINES:

@@ -74,7 +74,7 @@ constexpr std::uint64_t kLeastLog = 8 * kLeastSegment;
 
 // Segments of small pools, and of short logs, are small.
 LogShape shape_for(std::uint64_t max_bytes, const BufferedOptions& options) noexcept {
-  LogShape shape;
+  LogShape shape{.keep_bytes = options.keep_log_bytes};
   if (max_bytes < 64_MiB) shape.segment_bytes = kLeastSegment;
   if (options.log_bytes != 0) {
     const std::uint64_t part = options.log_bytes / 16 / kPage * kPage;

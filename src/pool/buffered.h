@@ -17,6 +17,7 @@
 #include <optional>
 #include <string_view>
 
+#include "backup/backup_writer.h"
 #include "cut/cut_stream.h"
 #include "cut/epoch_log.h"
 #include "cut/fold_thread.h"
@@ -81,6 +82,14 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   // Without threads: a cut or a step of a fold, if one is due. Returns whether there was one.
   bool run_due() noexcept { return stream_->run_due() || fold_thread_->run_due(); }
   Status fold() noexcept { return fold_thread_->fold(); }
+  // What a backup needs. A cut that began at `unix_ns` or later is durable.
+  BackupSource source(std::uint64_t unix_ns) noexcept {
+    const auto last = [this] { return epochs_log_->durable(); };
+    return {.base = path_.c_str(),
+            .log = folder_.c_str(),
+            .least = stream_->with_log(last),
+            .ends_unix_ns = unix_ns};
+  }
   FoldFigures folds() const noexcept { return fold_thread_->figures(); }
   CutStream<RealPlatform>& stream() noexcept { return *stream_; }
   const CutStream<RealPlatform>& stream() const noexcept { return *stream_; }

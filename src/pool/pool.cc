@@ -108,6 +108,9 @@ Expected<std::uint64_t> Pool::epoch() const { return impl_->epoch(); }
 Status Pool::wait_durable(std::uint64_t epoch) { return impl_->wait_durable(epoch); }
 Status Pool::resume_log() { return impl_->resume_log(); }
 Status Pool::fold_log() { return impl_->fold_log(); }
+Expected<BackupInfo> Pool::backup(std::string_view folder, const BackupOptions& options) {
+  return impl_->backup(folder, options);
+}
 Expected<bool> Pool::run_background() { return impl_->run_background(); }
 Status Pool::close(const CloseOptions& options) {
   return impl_ == nullptr ? Status() : impl_->close(options);

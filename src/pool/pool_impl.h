@@ -62,6 +62,9 @@ class PoolImpl final : private PoolMaps {
   Status wait_durable(std::uint64_t epoch);
   Status resume_log();
   Status fold_log();
+  Expected<BackupInfo> backup(std::string_view folder, const BackupOptions& options);
+  // Whether the open had no reason to check the content.
+  bool opened_trusted() const noexcept { return report_.distrust == nullptr; }
   Status close(const CloseOptions& options);
   Background<RealPlatform>& background() noexcept { return core_.background(); }
   // For tests of cuts: what a StoreTracker needs. The pool must have no background threads, and no
