@@ -277,7 +277,7 @@ Status BackupWriter<P>::write_head(layout::BackupKind kind, std::uint64_t unix_n
   OpenFile file(files_);
   s = file.open(path.c_str(), FileSystem::Open::existing);
   if (s == StatusCode::not_found) s = file.open(path.c_str(), FileSystem::Open::fresh);
-  if (s.ok() && sums_.size() != 0)
+  if (s.ok() && !sums_.empty())
     s = files_.write(*file, sums_.begin(), sums_.size() * sizeof(std::uint32_t), sizeof(head_));
   if (s.ok()) s = files_.write(*file, &head_, sizeof(head_), 0);
   if (s.ok() && P::runs("backup.head.sync"_site)) s = files_.sync(*file);
