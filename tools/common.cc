@@ -116,7 +116,8 @@ void add_durability(CLI::App& command, PoolArguments& arguments) {
       [](const std::string& text) { return parse_name(text, kDurabilities, durability_name); },
       "a durability (auto, process, buffered, power, emulated)",
       "what the effect of a command survives: process, buffered, power, emulated or auto;\n"
-      "stays for later opens (default: auto, the mode of the last open)")
+      "stays for later opens (default: auto, the mode of the last open; of a new pool power on\n"
+      "persistent memory, buffered on a local disk, process elsewhere)")
       ->type_name("D");
 }
 

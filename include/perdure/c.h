@@ -146,7 +146,7 @@ typedef PERDURE_ENUM(perdure_engine){
 
 // Which failures cannot undo the effect of a call that has returned (docs/durability.md).
 typedef PERDURE_ENUM(perdure_durability){
-    PERDURE_DURABILITY_AUTOMATIC = 0,  // as at the last open; new pools: power on DAX, else process
+    PERDURE_DURABILITY_AUTOMATIC = 0,  // that of the last open; of a new pool as in C++
     PERDURE_DURABILITY_PROCESS = 1,    // a kill of the process
     PERDURE_DURABILITY_POWER = 2,      // also a power failure
     PERDURE_DURABILITY_EMULATED = 3,   // guarantees as process, costs as power: for benchmarks

@@ -23,7 +23,8 @@ class Pool:
       (ExistsError if it is present), "read_only" (also while another process has it)
     - `durability`: what survives: "process" a kill; "power" also a power failure; "buffered" a
       kill, and after a power failure the pool is as it was a moment before; "auto" the mode of the
-      last open, for a new pool "power" on persistent memory, "process" elsewhere
+      last open, for a new pool "power" on persistent memory, "buffered" on a local disk,
+      "process" elsewhere
     - `max_size`: bytes that a new pool may grow to
     - `accept_untrusted`: serve a file that may lack data after a power failure, if a full check
       passes

@@ -77,7 +77,7 @@ def test_read_only(disk_path):
 def test_untrusted(disk_path):
     """A copy made while the pool is in use lacks what was not written back."""
     copy = disk_path + ".copy"
-    with perdure.open(disk_path) as store:
+    with perdure.open(disk_path, durability="process") as store:
         store["a"] = b"1"
         pathlib.Path(copy).write_bytes(pathlib.Path(disk_path).read_bytes())
     with pytest.raises(perdure.UntrustedError):
@@ -89,7 +89,7 @@ def test_untrusted(disk_path):
 
 def test_a_file_that_is_cut_short(disk_path):
     out = run_script("""
-        store = perdure.open(sys.argv[1], handle_sigbus=True)
+        store = perdure.open(sys.argv[1], durability="process", handle_sigbus=True)
         store.update((b"%d" % i, b"x" * 1000) for i in range(20000))
         store.sync()
         os.truncate(sys.argv[1], 1 << 20)

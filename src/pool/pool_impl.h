@@ -105,6 +105,7 @@ class PoolImpl final : private PoolMaps {
   Status create_file(const PoolOptions& options);
   Status read_start(std::byte* pages, std::uint64_t& n, std::uint64_t& size);
   // --- durability `buffered` ---
+  Durability without_dax() const noexcept;
   Status may_buffer(const PoolOptions& options) const;
   Status look_at_base(const PoolOptions& options);
   Status begin_buffered(const PoolOptions& options, const layout::Header& header, int copy);

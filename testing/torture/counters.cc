@@ -1,4 +1,5 @@
 #include "testing/torture/counters.h"
+#include "testing/torture/pool_files.h"
 
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -69,7 +70,7 @@ class Child {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     auto target = open(options_, file);
     if (!target && !created) {
-      unlink(file.c_str());  // killed inside create: no caller knows that it is a pool
+      remove_pool(file);  // killed inside create: no caller knows that it is a pool
       target = open(options_, file);
     }
     if (!target) give_up("open", target.error());
@@ -220,14 +221,14 @@ class Counters {
   }
   ~Counters() {
     munmap(static_cast<void*>(shared_), sizeof(Shared));
-    unlink(file_.c_str());
+    remove_pool(file_);
   }
   Counters(const Counters&) = delete;
   Counters& operator=(const Counters&) = delete;
 
   CountersReport run() {
     const auto start = Clock::now();
-    unlink(file_.c_str());
+    remove_pool(file_);
     for (std::uint64_t cycle = 0; cycle <= options_.cycles && report_.ok(); ++cycle) {
       one_process(cycle, cycle == options_.cycles);
     }

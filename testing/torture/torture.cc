@@ -22,7 +22,7 @@ constexpr const char* kUsage =
     "default\n"
     "  /dev/shm) and on a disk (--disk, default the folder of this program)\n"
     "perdure-torture [--engine E] [--mode plain|lossless|lossy] [--keys bytes|integer]\n"
-    "                [--durability process|emulated|power] [--threads 1..8] [--cycles N]\n"
+    "                [--durability process|emulated|power|buffered] [--threads 1..8] [--cycles N]\n"
     "                [--dir DIR] [--seed S] [--mutant SITE:op] [--early-ack] [--loose-versions]\n"
     "                [--work-us N] [--create-every N] [--verbose]\n"
     "  runs one pool's life, with at most one planted bug: --mutant; --early-ack acknowledges\n"
@@ -49,7 +49,7 @@ std::uint64_t number(const std::string& text, std::uint64_t min, std::uint64_t m
 
 perdure::Durability durability(const std::string& name) {
   using enum perdure::Durability;
-  for (const auto value : {process, emulated, power}) {
+  for (const auto value : {process, emulated, power, buffered}) {
     if (perdure::durability_name(value) == name) return value;
   }
   usage("unknown durability " + name);
@@ -119,6 +119,9 @@ void validate(const Arguments& arguments) {
   if (options.keys != "bytes" && options.keys != "integer") usage("unknown keys " + options.keys);
   if (options.mode == "lossy" && options.durability == perdure::Durability::process) {
     usage("--durability process promises nothing that the lossy mode could test");
+  }
+  if (options.mode != "plain" && options.durability == perdure::Durability::buffered) {
+    usage("--durability buffered is for --mode plain");
   }
   if (!options.mutant.empty() && (options.mode != "lossy" || !set_mutant(options.mutant))) {
     usage("no such mutant in this mode: " + options.mutant);

@@ -1,4 +1,5 @@
 #include "testing/torture/torture_child.h"
+#include "testing/torture/pool_files.h"
 
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -145,7 +146,7 @@ void TortureChild::run(const TortureOpen& open, const std::string& file, bool cr
   if (!target && !created) {
     // The child was killed inside create: this is not a pool yet, and creation was not
     // acknowledged.
-    unlink(file.c_str());
+    remove_pool(file);
     target = open(options_, file);
   }
   if (!target) report("open: " + std::string(target.error().message()));

@@ -212,7 +212,9 @@ Expected<std::unique_ptr<TortureTarget>> open_plain(const TortureOptions& option
                                                     const std::string& file) {
   const EngineUnderTest* row = find_engine_under_test(options.engine);
   if (row == nullptr) return fail(StatusCode::invalid_argument);
-  auto pool = Pool::open(file, {.durability = options.durability, .max_size = 32_MiB});
+  PoolOptions pool_options{.durability = Durability::process, .max_size = 32_MiB};
+  if (options.durability != Durability::automatic) pool_options.durability = options.durability;
+  auto pool = Pool::open(file, pool_options);
   if (!pool) return fail(std::move(pool.error()));
   if (keeps_versions(row->engine)) {
     auto map = pool->versioned_map<K, V>("torture", {.engine = row->engine});

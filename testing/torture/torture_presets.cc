@@ -32,6 +32,7 @@ constexpr Life kLives[] = {
     {"plain", true, Durability::process, {30, 200}},
     {"plain", true, Durability::emulated, {15, 200}},
     {"plain", true, Durability::power, {15, 150}},
+    {"plain", true, Durability::buffered, {15, 150}},
     {"lossless", false, Durability::process, {20, 200}},
     {"lossless", false, Durability::emulated, {30, 300}},
     {"lossless", true, Durability::emulated, {15, 200}},

@@ -1,4 +1,5 @@
 #include "testing/torture/torture_runner.h"
+#include "testing/torture/pool_files.h"
 
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -65,8 +66,7 @@ class Torture {
   }
   ~Torture() {
     munmap(static_cast<void*>(log_), sizeof(TortureLog));
-    unlink(file_.c_str());
-    unlink((file_ + ".creating").c_str());  // the last child was killed inside create
+    remove_pool(file_);
     for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
   }
   Torture(const Torture&) = delete;
@@ -74,7 +74,7 @@ class Torture {
 
   TortureReport run() {
     const std::uint64_t start = now_us();
-    unlink(file_.c_str());
+    remove_pool(file_);
     for (cycle_ = 0; cycle_ < options_.cycles && report_.ok(); ++cycle_) {
       one_cycle(next_plan());
       if (options_.verbose && cycle_ % 100 == 99) {
@@ -166,7 +166,7 @@ class Torture {
   // --- a cycle ---
 
   void start_anew() {
-    unlink(file_.c_str());
+    remove_pool(file_);
     created_ = false;
     age_ = 0;
     model_ = TortureModel(options_.threads);

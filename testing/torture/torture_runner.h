@@ -112,7 +112,7 @@ struct TortureOptions {
   std::string keys = "bytes";  // or "integer"; values likewise
   std::string path;            // folder for the pool
   std::string mutant;          // SITE:op, set in the children
-  // of a lossy or lossless pool: automatic means `power`
+  // of a lossy or lossless pool: automatic means `power`; of a plain one `process`
   Durability durability = Durability::automatic;
   bool early_ack = false;  // planted: acknowledges an operation before it is done
   // planted: acknowledges a tag early; the thread's next operation is also in it

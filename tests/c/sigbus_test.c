@@ -12,6 +12,7 @@ int main(void) {
   snprintf(path, sizeof(path), "%s", scratch("cut"));
   options.max_size = 32U << 20;
   options.flags = PERDURE_POOL_HANDLE_SIGBUS;
+  options.durability = PERDURE_DURABILITY_PROCESS;  // the file is what is mapped
   OK(perdure_pool_open(path, &options, &pool));
   map = open_bytes(pool, NULL, PERDURE_ENGINE_DEFAULT);
   for (i = 0; i < 1000; ++i) {

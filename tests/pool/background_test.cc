@@ -526,7 +526,7 @@ TEST(BackgroundOfAPool, APoolOfPhastMapsHasNoThread) {
   const std::string path = pool_path();
   const std::size_t before = threads_of_this_process();
   for (int open = 0; open < 2; ++open) {
-    auto pool = Pool::open(path, {.max_size = 16_MiB});
+    auto pool = Pool::open(path, {.durability = Durability::process, .max_size = 16_MiB});
     ASSERT_TRUE(pool.has_value());
     auto map = pool->map<std::uint64_t, std::uint64_t>("m", {.phast = {.partition_bits = 2}});
     ASSERT_TRUE(map.has_value());

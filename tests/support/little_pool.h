@@ -77,7 +77,10 @@ class LittlePool : public ::testing::Test {
     testing::reset_little_rules();
     ::unlink(path_.c_str());
   }
-  Pool open(const PoolOptions& options = {.max_size = 16_MiB}) {
+  // A new pool gets mode `process`: another one has threads of its own.
+  Pool open(PoolOptions options = {.max_size = 16_MiB}) {
+    if (options.durability == Durability::automatic && !std::filesystem::exists(path_))
+      options.durability = Durability::process;
     auto pool = Pool::open(path_, options);
     EXPECT_TRUE(pool.has_value()) << pool.error().message();
     return std::move(*pool);

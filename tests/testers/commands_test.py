@@ -25,8 +25,9 @@ class CommandsTest(unittest.TestCase):
         return done, values
 
     def test_torture_sees_planted_bugs_and_then_loses_nothing(self):
-        for mode in ("plain", "lossless", "lossy"):
-            done, values = self.torture("--mode", mode, "--cycles", "15")
+        for mode, *durability in (("plain", ), ("lossless", ), ("lossy", ),
+                                  ("plain", "--durability", "buffered")):
+            done, values = self.torture("--mode", mode, "--cycles", "15", *durability)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertEqual(len(re.findall(r"^canary .*: red after", done.stdout, re.M)), 5)
             self.assertEqual(values["lost_acks"], 0)
@@ -43,6 +44,7 @@ class CommandsTest(unittest.TestCase):
 
     def test_torture_ends_with_1_where_something_is_lost(self):
         for planted in (["--mode", "plain", "--early-ack"],
+                        ["--mode", "plain", "--early-ack", "--durability", "buffered"],
                         ["--engine", "pskiplist", "--mode", "plain", "--loose-versions"],
                         ["--mode", "lossy", "--keys", "integer",
                          "--mutant", "phast.insert.entry:drop_flush"]):
