@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <climits>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -76,15 +75,8 @@ BackupEpoch to_public(const layout::BackupEpoch& epoch) noexcept {
 
 Expected<BackupInfo> to_public(const layout::BackupHead& head) {
   BackupInfo out;
-  const bool copied = detail::attempt([&] {
-    char text[40];
-    int n = 0;
-    for (int i = 0; i < 16; ++i) {
-      if (i == 4 || i == 6 || i == 8 || i == 10) text[n++] = '-';
-      n += std::snprintf(text + n, 3, "%02x", head.uuid[i]);
-    }
-    out.uuid = std::string_view(text, static_cast<std::size_t>(n));
-  });
+  const bool copied =
+      detail::attempt([&] { out.uuid = std::string_view(detail::uuid_text(head.uuid)); });
   if (!copied) return fail(StatusCode::out_of_memory);
   out.first = to_public(head.first);
   out.last = to_public(head.last);
@@ -151,7 +143,7 @@ Expected<BackupInfo> PoolImpl::backup(std::string_view folder, const BackupOptio
     return fail(wrap(Status::format(
         StatusCode::unsupported,
         "a pool that is open here can be backed up in durability `buffered` only; close it, and "
-        "back up its file")));
+        "back up its file with back_up()")));
   }
   const std::uint64_t now = RealPlatform::unix_ns();
   if (Status s = sync(); !s.ok()) return fail(std::move(s));
@@ -270,9 +262,10 @@ bool Restoring::own(std::string_view name, FileSystem::File file) noexcept {
 // What interrupted restores of this pool have left.
 void Restoring::remove_left() noexcept {
   const std::string_view file = path_.substr(path_.rfind('/') + 1);
-  for (int i = 0; i < 16; ++i) {  // each may be in use
+  int others = 0;  // that are in use, or cannot be removed
+  for (int i = 0; i < 16; ++i) {
     PathText left;
-    int skip = i;
+    int skip = others;
     (void)files_.list(parent(), [&](std::string_view name) {
       const bool restoring = name.size() == file.size() + kRestoring.size() + 16 &&
                              name.starts_with(file) &&
@@ -285,10 +278,11 @@ void Restoring::remove_left() noexcept {
     });
     if (*left.c_str() == '\0') return;
     OpenFile old(files_);
-    if (!old.open(left.c_str(), FileSystem::Open::existing).ok() || !own(left.c_str(), *old))
-      continue;
-    remove(left.c_str());
-    --i;
+    const bool ours =
+        old.open(left.c_str(), FileSystem::Open::existing).ok() && own(left.c_str(), *old);
+    if (ours) remove(left.c_str());
+    struct stat info{};
+    others += ::lstat(left.c_str(), &info) == 0 ? 1 : 0;
   }
 }
 

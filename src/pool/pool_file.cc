@@ -53,7 +53,7 @@ Status PoolImpl::choose_durability(const PoolOptions& options, Durability last) 
   const bool dax = medium.medium == Medium::cache_line || medium.medium == Medium::eadr;
   durability_ = options.durability != Durability::automatic ? options.durability : last;
   if (durability_ == Durability::automatic) {
-    durability_ = dax ? Durability::power : without_dax();
+    durability_ = dax ? Durability::power : without_dax(options);
   }
   FlushMode mode = FlushMode::none;
   if (durability_ == Durability::buffered && !read_only_ && !resizes_) {
@@ -94,14 +94,13 @@ Status PoolImpl::choose_durability(const PoolOptions& options, Durability last) 
 
 // The mode of a new pool that is on no persistent memory: the strongest that costs about as much as
 // `process`.
-Durability PoolImpl::without_dax() const noexcept {
+Durability PoolImpl::without_dax(const PoolOptions& options) const noexcept {
   static constexpr std::uint8_t kUnknown[16] = {};
   layout::Identity here{};
-  const bool disk = storage_.medium().medium == Medium::page;
-  const bool fences = RealPlatform::heavy_fence() || RealPlatform::full_light_fences();
   const bool boot =
       storage_.identity(here).ok() && std::memcmp(here.boot_id, kUnknown, sizeof(kUnknown)) != 0;
-  return disk && fences && boot ? Durability::buffered : Durability::process;
+  const bool buffers = boot && may_buffer(options) != StatusCode::unsupported;
+  return buffers ? Durability::buffered : Durability::process;
 }
 
 Status PoolImpl::may_buffer(const PoolOptions& options) const {

@@ -105,7 +105,7 @@ class PoolImpl final : private PoolMaps {
   Status create_file(const PoolOptions& options);
   Status read_start(std::byte* pages, std::uint64_t& n, std::uint64_t& size);
   // --- durability `buffered` ---
-  Durability without_dax() const noexcept;
+  Durability without_dax(const PoolOptions& options) const noexcept;
   Status may_buffer(const PoolOptions& options) const;
   Status look_at_base(const PoolOptions& options);
   Status begin_buffered(const PoolOptions& options, const layout::Header& header, int copy);
@@ -189,6 +189,7 @@ class PoolImpl final : private PoolMaps {
 
 // An engine's name for a message, NUL-terminated.
 using EngineText = Text<15>;
+Text<36> uuid_text(const std::uint8_t (&uuid)[16]) noexcept;
 MapTypes spec_of(const MapInfo& info) noexcept;
 Status known(OpenMode mode);  // invalid_argument: it is none
 

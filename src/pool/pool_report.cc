@@ -15,17 +15,21 @@ namespace perdure {
 
 namespace detail {
 
-namespace {
-
-// Fills `out` from a header. Throws std::bad_alloc, as all functions here that return no error.
-void describe(const layout::Header& header, PoolInfo& out) {
+Text<36> uuid_text(const std::uint8_t (&uuid)[16]) noexcept {
   char text[40];
   int n = 0;
   for (int i = 0; i < 16; ++i) {
     if (i == 4 || i == 6 || i == 8 || i == 10) text[n++] = '-';
-    n += std::snprintf(text + n, 3, "%02x", header.uuid[i]);
+    n += std::snprintf(text + n, 3, "%02x", uuid[i]);
   }
-  out.uuid = std::string_view(text, static_cast<std::size_t>(n));
+  return std::string_view(text, static_cast<std::size_t>(n));
+}
+
+namespace {
+
+// Fills `out` from a header. Throws std::bad_alloc, as all functions here that return no error.
+void describe(const layout::Header& header, PoolInfo& out) {
+  out.uuid = std::string_view(uuid_text(header.uuid));
   out.format_version = header.format_version;
   out.compatible_features = header.compatible;
   out.incompatible_features = header.incompatible;
