@@ -61,6 +61,7 @@ class BackupFiles {
   Status read() noexcept;
   const layout::BackupHead& head() const noexcept { return head_; }
   const Array<std::uint32_t>& sums() const noexcept { return sums_; }
+  Array<std::uint32_t> take_sums() noexcept { return std::move(sums_); }
 
  private:
   Status damaged(const char* what) const noexcept {

@@ -197,10 +197,7 @@ Status BackupReader<P>::write_marks(FileSystem::File to,
   BaseMarks<P> marks(files_, to);
   layout::BaseMark mark{};
   mark.state = layout::BaseState::closed;
-  for (std::size_t i = 0; i < sizeof(mark.log_id); i += 8) {
-    const std::uint64_t word = P::random();
-    std::memcpy(mark.log_id + i, &word, sizeof(word));
-  }
+  fill_random<P>(mark.log_id);
   mark.folded = mark.folding = epoch.epoch;
   mark.folded_seal = mark.folding_seal = epoch.seal;
   mark.live.max_bytes = from_.head().mark.live.max_bytes;

@@ -112,6 +112,11 @@ class BackupWriter {
   Status verify_chain(LogReader<P>& reader, const layout::BaseMark& mark,
                       std::uint64_t first) noexcept;
   Status verify_added(const layout::BaseMark& now) noexcept;
+  void set_end(const LogReader<P>& reader) noexcept {
+    const LogEnd& end = reader.end();
+    head_.last = {.epoch = end.epoch, .unix_ns = end.unix_ns, .seal = end.seal, .reserved = 0};
+    head_.end_segment = reader.last_segment();
+  }
   Status remove_later(std::uint64_t segment) noexcept;
   Status sync_folder(std::string_view name) noexcept;
   Status write_head(layout::BackupKind kind, std::uint64_t unix_ns) noexcept;
@@ -148,9 +153,7 @@ Status BackupWriter<P>::look() noexcept {
   extends_ = s.ok();
   if (s.ok()) {
     head_ = to_.head();
-    for (const std::uint32_t sum : to_.sums()) {
-      if (!sums_.push_back(sum)) return StatusCode::out_of_memory;
-    }
+    sums_ = to_.take_sums();
     return {};
   }
   if (s != StatusCode::not_found) return s;
@@ -236,7 +239,7 @@ Status BackupWriter<P>::trim_last() noexcept {
   if (s = old.open(path.c_str(), FileSystem::Open::reading); !s.ok()) return as_corruption(s);
   auto size = files_.size(*old);
   if (!size) return std::move(size.error());
-  if (*size <= head_.last_segment_bytes || !P::runs("backup.addition.trim"_site)) return {};
+  if (*size <= head_.last_segment_bytes || !P::runs("backup.trim.file"_site)) return {};
   s = files_.remove(trimmed.c_str());
   if (s.ok() || s == StatusCode::not_found) s = file.open(trimmed.c_str(), FileSystem::Open::fresh);
   for (std::uint64_t at = 0; s.ok() && at < head_.last_segment_bytes;) {
@@ -246,9 +249,9 @@ Status BackupWriter<P>::trim_last() noexcept {
     s = files_.write(*file, piece_.get(), *got, at);
     at += n;
   }
-  if (s.ok()) s = files_.sync(*file);
-  if (s.ok()) s = files_.rename(trimmed.c_str(), path.c_str());
-  return s.ok() ? files_.sync_folder(log.c_str()) : std::move(s);
+  if (s.ok() && P::runs("backup.trim.sync"_site)) s = files_.sync(*file);
+  // Until the name is durable the head may have the longer file, which counts as much.
+  return s.ok() ? files_.rename(trimmed.c_str(), path.c_str()) : std::move(s);
 }
 
 template <class P>
@@ -588,9 +591,7 @@ Status BackupWriter<P>::verify_log() noexcept {
     head_.first = {
         .epoch = epoch.id.epoch, .unix_ns = epoch.unix_ns, .seal = epoch.id.seal, .reserved = 0};
   }
-  const LogEnd& end = reader.end();
-  head_.last = {.epoch = end.epoch, .unix_ns = end.unix_ns, .seal = end.seal, .reserved = 0};
-  head_.end_segment = reader.last_segment();
+  set_end(reader);
   return {};
 }
 
@@ -626,9 +627,7 @@ Status BackupWriter<P>::verify_added(const layout::BaseMark& now) noexcept {
                              "BufferedOptions::keep_log_bytes)");
   }
   if (!s.ok() || reader.count() == 0) return s;
-  const LogEnd& end = reader.end();
-  head_.last = {.epoch = end.epoch, .unix_ns = end.unix_ns, .seal = end.seal, .reserved = 0};
-  head_.end_segment = reader.last_segment();
+  set_end(reader);
   return {};
 }
 
@@ -637,7 +636,6 @@ Status BackupWriter<P>::extend(const layout::BaseMark& mark) noexcept {
   layout::Header header{};
   auto got = files_.read(*base_, &header, sizeof(header), 0);
   if (!got) return std::move(got.error());
-  head_ = to_.head();
   if (std::memcmp(header.uuid, head_.uuid, sizeof(header.uuid)) != 0)
     return occupied("has a backup of another pool");
   const bool goes_on = mark.state == layout::BaseState::open &&

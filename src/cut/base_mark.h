@@ -12,6 +12,8 @@
 // Thread safety: one thread.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -19,6 +21,16 @@
 #include "platform/file_system.h"
 
 namespace perdure {
+
+// For an id.
+template <class P, std::size_t N>
+void fill_random(std::uint8_t (&to)[N]) noexcept {
+  static_assert(N % 8 == 0);
+  for (std::size_t i = 0; i < N; i += 8) {
+    const std::uint64_t word = P::random();
+    std::memcpy(to + i, &word, sizeof(word));
+  }
+}
 
 template <class P>
 class BaseMarks {

@@ -19,15 +19,6 @@ constexpr std::uint64_t kPatience = 5'000'000'000;  // nanoseconds
 int length(std::string_view text) noexcept { return static_cast<int>(text.size()); }
 
 template <std::size_t N>
-void fill_random(std::uint8_t (&to)[N]) noexcept {
-  static_assert(N % 8 == 0);
-  for (std::size_t i = 0; i < N; i += 8) {
-    const std::uint64_t word = RealPlatform::random();
-    std::memcpy(to + i, &word, sizeof(word));
-  }
-}
-
-template <std::size_t N>
 bool same(const std::uint8_t (&a)[N], const std::uint8_t (&b)[N]) noexcept {
   return std::memcmp(a, b, N) == 0;
 }
@@ -145,7 +136,7 @@ Status Buffered::look(std::string_view path, const BufferedOptions& options) noe
 
 layout::LivePlace Buffered::place(const Opening& opening, std::uint64_t max_bytes) const noexcept {
   layout::LivePlace place{};
-  fill_random(place.live_id);
+  fill_random<RealPlatform>(place.live_id);
   std::memcpy(place.boot_id, opening.identity.boot_id, sizeof(place.boot_id));
   place.inode = opening.identity.inode;
   place.filesystem_id = opening.identity.filesystem_id;
@@ -233,7 +224,7 @@ Status Buffered::begin(const Opening& opening, layout::Header header, int copy,
   auto bytes = files_.size(base_);
   if (!bytes) return std::move(bytes.error());
   layout::BaseMark mark = this->mark();
-  fill_random(mark.log_id);
+  fill_random<RealPlatform>(mark.log_id);
   mark.live = place(opening, header.max_bytes);
   mark.live.unverified = trusted ? 0 : 1;
   epochs_log_.emplace(files_, base_, folder_.c_str(), parent_.c_str(),

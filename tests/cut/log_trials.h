@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "cut/folding.h"
 #include "testing/disk/sim_files.h"
 #include "testing/sim/sim_platform.h"
+#include "testing/sim/sites.h"
 #include "tests/support/support.h"
 
 namespace perdure::disk {
@@ -180,6 +182,21 @@ class Owner {
     large_ = killed.large_;
   }
 };
+
+// A bug, and a trial that notices it.
+struct Planted {
+  const char* site;
+  std::function<std::string()> trial;
+};
+inline void expect_noticed(std::span<const Planted> planted) {
+  for (const Planted& each : planted) {
+    const testing::ScopedMutant mutant(each.site, testing::Mutant::skip_step);
+    EXPECT_TRUE(mutant.matched()) << each.site;
+    const std::string wrong = each.trial();
+    EXPECT_NE(wrong, "") << each.site;
+    std::printf("%s: %s\n", each.site, wrong.c_str());
+  }
+}
 
 struct Trial {
   std::uint64_t failing_call = 0;  // of those after the creation
