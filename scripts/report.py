@@ -8,6 +8,10 @@
   report.py --render   writes the documents and the page of the results that are there
   report.py --page     writes the page alone
   report.py --quick    a minute; tries the report itself and writes into build/report
+  report.py --power    a quarter of an hour: what a power failure costs on a disk, beside the rate;
+                       writes its part of docs/benchmarks.md and of the README
+  report.py --power --quick
+                       tries that in a minute, and writes into build/report
 
 A report that was stopped goes on where it was, if the sources are the same. It does not start on a
 busy machine, unless --force is given. Results are in bench/results, one JSON file a report. The
@@ -29,12 +33,15 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from bench_load import BusyMachine, Watch  # noqa: E402
-from reporting import machine, page, plan, results, tables  # noqa: E402
+from reporting import machine, page, plan, power, results, tables  # noqa: E402
 
 FILES = {"short": ROOT / "bench/results/report.json", "full": ROOT / "bench/results/full.json",
-         "quick": ROOT / "build/report/quick.json"}
+         "quick": ROOT / "build/report/quick.json", "power": ROOT / "bench/results/power.json",
+         "power-quick": ROOT / "build/report/power.json"}
+PLANS = {**plan.PLANS, "power": power.plan, "power-quick": lambda: power.plan(100)}
 PAGES = ROOT / "build/report"
 PICTURE = ROOT / "docs/pictures/rates.svg"
+POWER_PICTURE = ROOT / "docs/pictures/power.svg"
 
 
 def place(records):
@@ -42,6 +49,15 @@ def place(records):
     memory = pathlib.Path("/dev/shm")
     roomy = memory.is_dir() and shutil.disk_usage(memory).free > records * 200 + 2**30
     return memory if roomy else ROOT / "build"
+
+
+def place_on_disk():
+    """A folder for pools on a disk, where a power failure takes something."""
+    folder = ROOT / "build"
+    kind = machine.output("stat", "-f", "-c", "%T", str(folder), cwd=ROOT)
+    if kind in ("tmpfs", "ramfs", "nfs"):
+        sys.exit(f"report: {folder} is on {kind}; --power measures a local disk")
+    return folder
 
 
 def run_turn(group, engine, turn, kept, folder):
@@ -56,13 +72,13 @@ def run_turn(group, engine, turn, kept, folder):
              results.shortened(run, group.latencies and turn == 0))
 
 
-def measure(groups, kept, force):
+def measure(groups, kept, force, on_disk):
     if not (ROOT / plan.BENCH).exists():
         sys.exit(f"report: {plan.BENCH} is missing; run make bench-compare first")
     watch = Watch(force)
     watch.require_idle()
     most = max(group.records for group in groups)
-    with tempfile.TemporaryDirectory(dir=place(most)) as folder:
+    with tempfile.TemporaryDirectory(dir=place_on_disk() if on_disk else place(most)) as folder:
         if not kept.begin(machine.describe(ROOT, folder)):
             kept.machine["calibration"] = machine.calibrate(ROOT, f"{folder}/calibrate.perdure")
             kept.save()
@@ -78,8 +94,8 @@ def measure(groups, kept, force):
     kept.save()
 
 
-def put_between_markers(path, text):
-    marked = re.compile(r"(<!-- figures: begin -->\n).*(<!-- figures: end -->)", re.S)
+def put_between_markers(path, text, name="figures"):
+    marked = re.compile(rf"(<!-- {name}: begin -->\n).*(<!-- {name}: end -->)", re.S)
     document = path.read_text()
     path.write_text(marked.sub(lambda m: m[1] + text + m[2], document))
 
@@ -109,22 +125,37 @@ def render_documents(name, groups, kept):
     PICTURE.write_text(pictures.bars(kept, first, ("insert", "read", "update"), first.title))
 
 
+def render_power(name, groups, kept):
+    if name == "power":
+        put_between_markers(ROOT / "docs/benchmarks.md", power.documents(kept, groups), "power")
+        put_between_markers(ROOT / "README.md", power.readme(kept, groups), "power")
+        POWER_PICTURE.write_text(power.picture(kept, groups))
+        return
+    FILES[name].with_suffix(".md").write_text(power.documents(kept, groups)
+                                              + power.readme(kept, groups))
+    FILES[name].with_suffix(".svg").write_text(power.picture(kept, groups))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="hours, with more entries")
     parser.add_argument("--quick", action="store_true", help="a minute, to try the report")
+    parser.add_argument("--power", action="store_true",
+                        help="what a power failure costs on a disk")
     parser.add_argument("--render", action="store_true", help="only write documents and the page")
     parser.add_argument("--page", action="store_true", help="only write the page")
     parser.add_argument("--force", action="store_true",
                         help="measure on a busy machine too; the figures then say little")
     options = parser.parse_args()
     name = "full" if options.full else "quick" if options.quick else "short"
-    groups = plan.PLANS[name]()
+    if options.power:
+        name = "power-quick" if options.quick else "power"
+    groups = PLANS[name]()
     kept = results.Results(FILES[name])
     try:
         if not (options.render or options.page):
-            measure(groups, kept, options.force)
+            measure(groups, kept, options.force, options.power)
     except BusyMachine as busy:
         print(f"report: {busy}", file=sys.stderr)
         return 3
@@ -134,9 +165,12 @@ def main():
     if not kept.machine.get("finished"):
         print(f"report: {FILES[name].relative_to(ROOT)} has no finished report", file=sys.stderr)
         return 3
-    render_page(name, groups, kept)
-    if not options.page:
-        render_documents(name, groups, kept)
+    if options.power:
+        render_power(name, groups, kept)
+    else:
+        render_page(name, groups, kept)
+        if not options.page:
+            render_documents(name, groups, kept)
     print(f"report: {kept.lost()} keys were missing or unexpected", file=sys.stderr)
     return 1 if kept.lost() else 0
 

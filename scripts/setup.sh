@@ -26,7 +26,8 @@ case "${1:-tests}" in
   clang) packages=(clang-19 libclang-rt-19-dev binutils) ;;
   lint) packages=(clang-format-19 clang-tidy-19) ;;
   compare) packages=(librocksdb-dev libleveldb-dev liblmdb-dev libsqlite3-dev libpmemobj-dev
-                     libabsl-dev libcuckoo-dev libtbb-dev python3-venv) ;;
+                     libabsl-dev libcuckoo-dev libtbb-dev libhiredis-dev redis-server
+                     python3-venv) ;;
   go) command -v go >/dev/null && exit 0  # any version
       packages=(golang-go ca-certificates) ;;
   python) packages=("${tools[@]}" ccache python3-dev python3-venv) ;;

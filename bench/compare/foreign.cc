@@ -94,7 +94,7 @@ void StoreFolder::remove() const {
 std::uint64_t StoreFolder::bytes() const {
   std::uint64_t sum = 0;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(path_, error)) {
+  for (const auto& entry : fs::recursive_directory_iterator(path_, error)) {
     if (entry.is_regular_file(error)) sum += entry.file_size(error);
   }
   return sum;

@@ -18,6 +18,7 @@ struct ForeignOptions {
   DataKind value = {};
   std::uint32_t threads = 1;
   std::uint64_t max_size = 0;
+  bool sync = false;           // each change is durable when its call returns
   std::uint64_t capacity = 0;  // entries that a table is made for; 0: its default
 };
 
@@ -32,10 +33,12 @@ std::unique_ptr<Subject> make_libcuckoo_subject(const ForeignOptions& options);
 std::unique_ptr<Subject> make_lmdb_subject(const ForeignOptions& options);
 std::unique_ptr<Subject> make_lmdb_int_subject(const ForeignOptions& options);
 std::unique_ptr<Subject> make_pmemobj_subject(const ForeignOptions& options);
+std::unique_ptr<Subject> make_redis_subject(const ForeignOptions& options);
 std::unique_ptr<Subject> make_rocksdb_subject(const ForeignOptions& options);
 std::unique_ptr<Subject> make_rocksdb_tuned_subject(const ForeignOptions& options);
 std::unique_ptr<Subject> make_sqlite_subject(const ForeignOptions& options);
 std::unique_ptr<Subject> make_sqlite_tuned_subject(const ForeignOptions& options);
+std::unique_ptr<Subject> make_sqlite_wal_subject(const ForeignOptions& options);
 std::unique_ptr<Subject> make_std_map_subject(const ForeignOptions& options);
 std::unique_ptr<Subject> make_tbb_subject(const ForeignOptions& options);
 // A subject that does nothing and returns "yes" from every call: it measures the cost of the
@@ -109,7 +112,7 @@ class StoreFolder {
   Result<void> create() const;
   void remove() const;
   const std::filesystem::path& path() const noexcept { return path_; }
-  // Bytes of all files except the mark.
+  // Bytes of all files except the mark, also of those in folders.
   std::uint64_t bytes() const;
 
  private:

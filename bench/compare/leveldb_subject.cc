@@ -1,4 +1,4 @@
-// LevelDB with its log, without sync and compression. `leveldb` has the default of every other
+// LevelDB with its log, without compression, and without sync unless it is asked for. `leveldb` has the default of every other
 // option. `leveldb_tuned` has a bloom filter of 10 bits a key, a block cache of 1 GiB, and tables
 // in memory of 64 MiB, as its documentation describes them.
 #include <leveldb/cache.h>

@@ -1,6 +1,6 @@
-// LMDB with WRITEMAP, NOSYNC and MAPASYNC: one write transaction per operation, and one reader per
-// thread, which is reset and renewed. After a kill it keeps what `process` durability keeps. No run
-// asks for more. With integer keys, `lmdb_int` has MDB_INTEGERKEY: it compares words, not bytes.
+// LMDB: one write transaction per operation, and one reader per thread, which is reset and renewed.
+// With WRITEMAP, NOSYNC and MAPASYNC it keeps after a kill what `process` durability keeps. With
+// sync it has none of them, as it comes, and survives a power failure. With integer keys, `lmdb_int` has MDB_INTEGERKEY: it compares words, not bytes.
 #include <lmdb.h>
 
 #include <fmt/core.h>
@@ -150,7 +150,7 @@ class LmdbSubject : public Subject {
 
   std::string name() const override { return kName; }
   std::string medium() const override { return "page"; }
-  std::string durability() const override { return "process"; }
+  std::string durability() const override { return options_.sync ? "power" : "process"; }
   std::string version() const override {
     return fmt::format("{}.{}.{}", MDB_VERSION_MAJOR, MDB_VERSION_MINOR, MDB_VERSION_PATCH);
   }
@@ -163,12 +163,13 @@ class LmdbSubject : public Subject {
     return reopen();
   }
   Result<void> reopen() override {
-    constexpr unsigned kFlags = MDB_WRITEMAP | MDB_NOSYNC | MDB_MAPASYNC | MDB_NORDAHEAD;
+    const unsigned flags =
+        MDB_NORDAHEAD | (options_.sync ? 0U : MDB_WRITEMAP | MDB_NOSYNC | MDB_MAPASYNC);
     constexpr unsigned kSpareReaders = 16;
     int error = ::mdb_env_create(&env_);
     if (error == 0) error = ::mdb_env_set_mapsize(env_, options_.max_size);
     if (error == 0) error = ::mdb_env_set_maxreaders(env_, options_.threads + kSpareReaders);
-    if (error == 0) error = ::mdb_env_open(env_, folder_.path().c_str(), kFlags, 0600);
+    if (error == 0) error = ::mdb_env_open(env_, folder_.path().c_str(), flags, 0600);
     MDB_txn* txn = nullptr;
     if (error == 0) error = ::mdb_txn_begin(env_, nullptr, 0, &txn);
     if (error == 0) error = ::mdb_dbi_open(txn, nullptr, kOfMap, &dbi_);

@@ -22,7 +22,9 @@ class LsmSession : public Session {
   using Slice = Library::Slice;
 
  public:
-  LsmSession(Library::Db& db, const ForeignOptions& options) : db_(db), options_(options) {}
+  LsmSession(Library::Db& db, const ForeignOptions& options) : db_(db), options_(options) {
+    write_.sync = options.sync;
+  }
 
   Outcome insert(const KeyRef& key, const ValueRef& value) override { return update(key, value); }
   Outcome update(const KeyRef& key, const ValueRef& value) override {
@@ -61,7 +63,7 @@ class LsmSession : public Session {
 
   Library::Db& db_;
   const ForeignOptions& options_;
-  Library::WriteOptions write_;  // sync is off by default
+  Library::WriteOptions write_;
   Library::ReadOptions read_;
 };
 
@@ -77,7 +79,7 @@ class LsmSubject : public Subject {
 
   std::string name() const override { return name_; }
   std::string medium() const override { return "page"; }
-  std::string durability() const override { return "process"; }
+  std::string durability() const override { return options_.sync ? "power" : "process"; }
   std::string version() const override { return Library::version(); }
 
   Result<void> create() override {

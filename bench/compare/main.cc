@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -34,6 +35,7 @@ int complain(const Failure& failure) {
 struct Foreign {
   std::string_view name;
   std::unique_ptr<Subject> (*make)(const ForeignOptions&);
+  bool syncs = false;  // can make each change durable
 };
 constexpr Foreign kForeign[] = {
     {"absl_btree", make_absl_btree_subject},
@@ -41,16 +43,18 @@ constexpr Foreign kForeign[] = {
     {"art_olc", make_art_olc_subject},
     {"boost_flat", make_boost_flat_subject},
     {"btree_olc", make_btree_olc_subject},
-    {"leveldb", make_leveldb_subject},
-    {"leveldb_tuned", make_leveldb_tuned_subject},
+    {"leveldb", make_leveldb_subject, true},
+    {"leveldb_tuned", make_leveldb_tuned_subject, true},
     {"libcuckoo", make_libcuckoo_subject},
-    {"lmdb", make_lmdb_subject},
-    {"lmdb_int", make_lmdb_int_subject},
+    {"lmdb", make_lmdb_subject, true},
+    {"lmdb_int", make_lmdb_int_subject, true},
     {"pmemobj", make_pmemobj_subject},
-    {"rocksdb", make_rocksdb_subject},
-    {"rocksdb_tuned", make_rocksdb_tuned_subject},
-    {"sqlite", make_sqlite_subject},
-    {"sqlite_tuned", make_sqlite_tuned_subject},
+    {"redis", make_redis_subject, true},
+    {"rocksdb", make_rocksdb_subject, true},
+    {"rocksdb_tuned", make_rocksdb_tuned_subject, true},
+    {"sqlite", make_sqlite_subject, true},
+    {"sqlite_tuned", make_sqlite_tuned_subject, true},
+    {"sqlite_wal", make_sqlite_wal_subject, true},
     {"std_map", make_std_map_subject},
     {"tbb", make_tbb_subject},
     {"null", make_null_subject},
@@ -60,6 +64,18 @@ std::vector<std::string_view> foreign_names() {
   std::vector<std::string_view> names;
   for (const Foreign& foreign : kForeign) names.push_back(foreign.name);
   return names;
+}
+
+// Fails if changes shall be durable and an engine cannot make them so.
+Result<void> check_sync(const BenchOptions& options) {
+  for (const std::string& name : options.engines) {
+    const auto* found = std::ranges::find(kForeign, name, &Foreign::name);
+    if (options.sync && found != std::end(kForeign) && !found->syncs) {
+      return failure(kExitUsage,
+                     fmt::format("--sync: {} cannot make a change durable on a disk", name));
+    }
+  }
+  return {};
 }
 
 std::unique_ptr<Subject> make_subject(const std::string& name, const BenchOptions& options) {
@@ -73,6 +89,7 @@ std::unique_ptr<Subject> make_subject(const std::string& name, const BenchOption
                                .value = options.value,
                                .threads = options.work.threads,
                                .max_size = options.max_size,
+                               .sync = options.sync,
                                .capacity = options.capacity};
   const auto* found = std::ranges::find(kForeign, name, &Foreign::name);  // checked before
   return found->make(foreign);
@@ -98,6 +115,7 @@ int compare(int argc, char** argv) {
   if (!parsed) return complain(parsed.error());
   if (!*parsed) return 0;  // help
   const BenchOptions& options = **parsed;
+  if (auto checked = check_sync(options); !checked) return complain(checked.error());
   Progress progress(!options.json && ::isatty(STDERR_FILENO) != 0);
 
   std::optional<Calibration> calibration;

@@ -1,6 +1,8 @@
 // SQLite: one table, one prepared statement per operation, each its own transaction, one connection
-// per thread. `sqlite` has the default of every option. `sqlite_tuned` has a write-ahead log, no
-// sync, a memory map and a cache of 1 GiB. Integer keys are the row id; order is kept by moving
+// per thread. `sqlite` has the default of every option: a rollback journal, and a sync for each
+// transaction. `sqlite_wal` has a write-ahead log with synchronous=NORMAL, which syncs at checkpoints
+// only. `sqlite_tuned` has a write-ahead log, no sync, a memory map and a cache of 1 GiB. Both sync
+// each transaction if that is asked for. Integer keys are the row id; order is kept by moving
 // them by 2^63, because SQLite's integers have a sign.
 #include <fmt/core.h>
 #include <sqlite3.h>
@@ -13,9 +15,19 @@ namespace perdure::bench {
 namespace {
 
 constexpr int kBusyMs = 60'000;
-constexpr const char* kTuning =
-    "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF; PRAGMA mmap_size=2147418112;"
-    "PRAGMA cache_size=-1048576;";
+enum class Kind : std::uint8_t { plain, wal, tuned };
+
+constexpr const char* name_of(Kind kind) noexcept {
+  return kind == Kind::plain ? "sqlite" : kind == Kind::wal ? "sqlite_wal" : "sqlite_tuned";
+}
+// The statements that give a connection its options.
+std::string pragmas(Kind kind, bool sync) {
+  if (kind == Kind::plain) return {};
+  const char* const level = sync ? "FULL" : kind == Kind::wal ? "NORMAL" : "OFF";
+  std::string text = fmt::format("PRAGMA journal_mode=WAL; PRAGMA synchronous={};", level);
+  if (kind == Kind::tuned) text += "PRAGMA mmap_size=2147418112; PRAGMA cache_size=-1048576;";
+  return text;
+}
 constexpr std::uint64_t kSign = std::uint64_t{1} << 63;
 
 struct CloseDb {
@@ -28,13 +40,13 @@ using Connection = std::unique_ptr<sqlite3, CloseDb>;
 using Statement = std::unique_ptr<sqlite3_stmt, Finalize>;
 
 // Null, and `error` set, if the file cannot be opened.
-Connection connect(const std::string& file, bool tuned, std::string& error) {
+Connection connect(const std::string& file, const std::string& pragmas, std::string& error) {
   sqlite3* raw = nullptr;
   constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
   const int code = ::sqlite3_open_v2(file.c_str(), &raw, kFlags, nullptr);
   Connection db(raw);
   if (code == SQLITE_OK && ::sqlite3_busy_timeout(raw, kBusyMs) == SQLITE_OK &&
-      (!tuned || ::sqlite3_exec(raw, kTuning, nullptr, nullptr, nullptr) == SQLITE_OK)) {
+      ::sqlite3_exec(raw, pragmas.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK) {
     return db;
   }
   error = raw != nullptr ? ::sqlite3_errmsg(raw) : "out of memory";
@@ -43,9 +55,9 @@ Connection connect(const std::string& file, bool tuned, std::string& error) {
 
 class SqliteSession : public Session {
  public:
-  SqliteSession(const std::string& file, bool tuned, const ForeignOptions& options,
+  SqliteSession(const std::string& file, const std::string& pragmas, const ForeignOptions& options,
                 std::atomic<std::int64_t>& entries)
-      : options_(options), entries_(entries), db_(connect(file, tuned, trouble_)) {
+      : options_(options), entries_(entries), db_(connect(file, pragmas, trouble_)) {
     if (db_ == nullptr) return;
     insert_ = prepare("INSERT OR IGNORE INTO entries VALUES (?1, ?2)");
     update_ = prepare("UPDATE entries SET value = ?2 WHERE key = ?1");
@@ -158,16 +170,18 @@ class SqliteSession : public Session {
 
 class SqliteSubject : public Subject {
  public:
-  SqliteSubject(const ForeignOptions& options, bool tuned)
+  SqliteSubject(const ForeignOptions& options, Kind kind)
       : options_(options),
-        tuned_(tuned),
-        name_(tuned ? "sqlite_tuned" : "sqlite"),
-        folder_(options.path, name_),
+        kind_(kind),
+        pragmas_(pragmas(kind, options.sync)),
+        folder_(options.path, name_of(kind)),
         file_((folder_.path() / "entries.db").string()) {}
 
-  std::string name() const override { return name_; }
+  std::string name() const override { return name_of(kind_); }
   std::string medium() const override { return "page"; }
-  std::string durability() const override { return tuned_ ? "process" : "power"; }
+  std::string durability() const override {
+    return kind_ == Kind::plain || options_.sync ? "power" : "process";
+  }
   std::string version() const override { return ::sqlite3_libversion(); }
 
   Result<void> create() override {
@@ -181,7 +195,7 @@ class SqliteSubject : public Subject {
   Result<void> close() override { return {}; }  // each connection closes with its session
   void remove() override { folder_.remove(); }
   std::unique_ptr<Session> session() override {
-    return std::make_unique<SqliteSession>(file_, tuned_, options_, entries_);
+    return std::make_unique<SqliteSession>(file_, pragmas_, options_, entries_);
   }
   Footprint footprint() override {
     return {.entries = static_cast<std::uint64_t>(entries_.load()), .pm_bytes = folder_.bytes()};
@@ -190,15 +204,15 @@ class SqliteSubject : public Subject {
  private:
   Result<void> run(const char* sql) {
     std::string error;
-    const Connection db = connect(file_, tuned_, error);
+    const Connection db = connect(file_, pragmas_, error);
     if (db == nullptr) return failure(kExitIo, fmt::format("{}: {}", file_, error));
     if (::sqlite3_exec(db.get(), sql, nullptr, nullptr, nullptr) == SQLITE_OK) return {};
     return failure(kExitIo, fmt::format("{}: {}", file_, ::sqlite3_errmsg(db.get())));
   }
 
   ForeignOptions options_;
-  bool tuned_;
-  std::string name_;
+  Kind kind_;
+  std::string pragmas_;
   StoreFolder folder_;
   std::string file_;
   std::atomic<std::int64_t> entries_ = 0;
@@ -207,10 +221,13 @@ class SqliteSubject : public Subject {
 }  // namespace
 
 std::unique_ptr<Subject> make_sqlite_subject(const ForeignOptions& options) {
-  return std::make_unique<SqliteSubject>(options, false);
+  return std::make_unique<SqliteSubject>(options, Kind::plain);
 }
 std::unique_ptr<Subject> make_sqlite_tuned_subject(const ForeignOptions& options) {
-  return std::make_unique<SqliteSubject>(options, true);
+  return std::make_unique<SqliteSubject>(options, Kind::tuned);
+}
+std::unique_ptr<Subject> make_sqlite_wal_subject(const ForeignOptions& options) {
+  return std::make_unique<SqliteSubject>(options, Kind::wal);
 }
 
 }  // namespace perdure::bench

@@ -31,13 +31,22 @@ constexpr unsigned kLineBits = 24;  // 2^24 lines of 64 bytes: 1 GiB
 constexpr std::uint64_t kLines = 1ULL << kLineBits;
 constexpr std::size_t kRuns = 5;
 constexpr std::uint64_t kOperations = 1ULL << 20;  // per run
-constexpr std::uint64_t kTransfers = 1ULL << 16;   // per run
+constexpr std::size_t kSyncs = 201;
+constexpr std::uint64_t kTransfers = 1ULL << 16;  // per run
 
 struct alignas(64) Line {
   std::uint64_t next;  // load: the next line of the chain
   std::uint64_t word;  // persist and cas: the word that they write
 };
 static_assert(sizeof(Line) == 64 && kLines * sizeof(Line) == kBytes);
+
+// Returns the nanoseconds that `body` takes.
+template <class Body>
+double timed(Body body) {
+  const std::uint64_t begin = RealPlatform::now_ns();
+  body();
+  return static_cast<double>(RealPlatform::now_ns() - begin);
+}
 
 // The mapped file. It is unlinked as soon as it is open, and therefore never remains.
 class Area {
@@ -54,6 +63,12 @@ class Area {
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) return failed(path, errno);
     ::unlink(path.c_str());
+    const bool synced = measure_sync(fd);
+    const int sync_error = errno;
+    if (!synced) {
+      ::close(fd);
+      return failed(path, sync_error);
+    }
     const int error = ::posix_fallocate(fd, 0, static_cast<off_t>(kBytes));
     if (error == 0) base_ = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     const int map_error = errno;
@@ -64,6 +79,7 @@ class Area {
     return {};
   }
   Line* lines() const noexcept { return static_cast<Line*>(base_); }
+  double sync_ns() const noexcept { return sync_ns_; }
 
   // Asks for huge pages, as a growing pool does; the content stays. Returns false if the system
   // gives none, or not for the whole area.
@@ -93,6 +109,24 @@ class Area {
     return kibibytes << 10;
   }
 
+  // The file's first page is written again and again, so that no sync allocates a block. False: see
+  // errno.
+  bool measure_sync(int fd) {
+    const std::array<char, 4096> page = {};
+    std::array<double, 1 + kSyncs> times = {};  // the first one allocates
+    for (double& time : times) {
+      bool done = false;
+      time = timed([&] {
+        done = ::pwrite(fd, page.data(), page.size(), 0) == static_cast<ssize_t>(page.size()) &&
+               ::fdatasync(fd) == 0;
+      });
+      if (!done) return false;
+    }
+    std::sort(times.begin() + 1, times.end());
+    sync_ns_ = times[1 + kSyncs / 2];
+    return true;
+  }
+
   static std::unexpected<Failure> failed(const std::string& path, int error) {
     return failure(kExitIo, fmt::format("{}: {}; calibration needs 1 GiB there: name another place "
                                         "with --path",
@@ -100,6 +134,7 @@ class Area {
   }
 
   void* base_ = MAP_FAILED;
+  double sync_ns_ = 0;
 };
 
 template <class Run>
@@ -108,14 +143,6 @@ double median_of_runs(Run run, std::uint64_t operations = kOperations) {
   for (double& result : results) result = run() / static_cast<double>(operations);
   std::ranges::sort(results);
   return results[kRuns / 2];
-}
-
-// Returns the nanoseconds that `body` takes.
-template <class Body>
-double timed(Body body) {
-  const std::uint64_t begin = RealPlatform::now_ns();
-  body();
-  return static_cast<double>(RealPlatform::now_ns() - begin);
 }
 
 // Two threads take turns at a word. The scheduler places them, as it does in a benchmark.
@@ -199,7 +226,7 @@ Result<Calibration> calibrate(const std::string& path, Progress& progress) {
   }
   progress.show(1);
 
-  Calibration result;
+  Calibration result{.sync_ns = area.sync_ns()};
   LineCosts costs(lines);
   result.load_ns = costs.load();
   progress.show(2);

@@ -5,8 +5,8 @@
 
 namespace perdure::bench {
 
-// From now on SIGINT, SIGTERM and SIGHUP remove this file before they end the process. "" removes
-// none.
+// From now on SIGINT, SIGTERM and SIGHUP remove this pool before they end the process, with the files
+// that durability `buffered` has beside it. "" removes none.
 void remove_on_signal(const std::string& path);
 
 }  // namespace perdure::bench

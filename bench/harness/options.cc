@@ -18,6 +18,7 @@ namespace {
 constexpr const char* kMemoryFolder = "/dev/shm";
 constexpr std::uint64_t kMemoryWanted = 1_GiB;
 constexpr std::uint32_t kMaxThreads = 1024;
+constexpr std::uint32_t kMaxIntervalMs = 3'600'000;  // as Pool::open() has it
 constexpr std::array kDurabilities = {Durability::process, Durability::buffered, Durability::power,
                                       Durability::emulated};
 
@@ -60,6 +61,8 @@ struct Raw {
   std::string value = "u64";
   std::string durability = "auto";
   std::uint32_t write_latency_ns = 0;
+  std::optional<std::uint32_t> interval_ms;
+  bool sync = false;
   std::string path;
   std::string max_size = "64G";
   std::string capacity = "0";
@@ -120,6 +123,11 @@ void declare(CLI::App& app, Program program, std::span<const std::string_view> f
                  "auto, process, buffered, power or emulated (auto)");
   app.add_option("--write-latency-ns", raw.write_latency_ns,
                  "with --durability emulated: ns added to each write-back (0)");
+  app.add_option("--interval-ms", raw.interval_ms,
+                 "with --durability buffered: ms between cuts, at most so much is lost (100)");
+  app.add_flag("--sync", raw.sync,
+               "make each change durable before the next operation begins: a power failure then "
+               "costs nothing where the durability is more than process");
   app.add_option(
       "--path", raw.path,
       "file of the pool (perdure-bench.perdure in /dev/shm if 1 GiB is free there, else in "
@@ -339,6 +347,17 @@ Result<void> judge_pool(const Raw& raw, BenchOptions& options) {
   if (raw.write_latency_ns != 0 && options.durability != Durability::emulated) {
     return failure(kExitUsage, "--write-latency-ns goes with --durability emulated only");
   }
+  if (raw.interval_ms) {
+    if (options.durability != Durability::buffered) {
+      return failure(kExitUsage, "--interval-ms goes with --durability buffered; leave it out");
+    }
+    if (*raw.interval_ms == 0 || *raw.interval_ms > kMaxIntervalMs) {
+      return failure(kExitUsage, fmt::format("--interval-ms {} is out of range; use 1 to {}",
+                                             *raw.interval_ms, kMaxIntervalMs));
+    }
+    options.interval_ms = *raw.interval_ms;
+  }
+  options.sync = raw.sync;
   const auto max_size = parse_bytes(raw.max_size);
   if (!max_size || *max_size < kMinPoolSize || *max_size > kMaxPoolSize) {
     return failure(kExitUsage, fmt::format("--max-size {}: use 1M to 4096G", raw.max_size));

@@ -24,6 +24,8 @@ struct BenchOptions {
   DataKind value = {};
   Durability durability = Durability::automatic;
   std::uint32_t write_latency_ns = 0;
+  std::uint32_t interval_ms = 100;  // between cuts of durability `buffered`
+  bool sync = false;                // each change is durable when the next operation begins
   std::uint64_t max_size = 64_GiB;
   std::uint64_t capacity = 0;            // MapOptions::capacity
   std::uint32_t recovery_threads = 0;    // as in PoolOptions

@@ -77,23 +77,26 @@ KeyRef from_map_key(const std::array<char, N>& bytes) noexcept {
 template <MapKey K, MapValue V>
 class MapSession : public Session {
  public:
-  MapSession(Pool& pool, Map<K, V>* map, OrderedMap<K, V>* ordered, VersionedMap<K, V>* versioned)
-      : pool_(pool), map_(map), ordered_(ordered), versioned_(versioned) {}
+  MapSession(Pool& pool, bool sync, Map<K, V>* map, OrderedMap<K, V>* ordered,
+             VersionedMap<K, V>* versioned)
+      : pool_(pool), sync_(sync), map_(map), ordered_(ordered), versioned_(versioned) {}
 
   Outcome insert(const KeyRef& key, const ValueRef& value) override {
-    return absent(map_->insert(to_map_key<K>(key), to_map_value<V>(value)));
+    return durable(absent(map_->insert(to_map_key<K>(key), to_map_value<V>(value))));
   }
   Outcome update(const KeyRef& key, const ValueRef& value) override {
-    return present(map_->update(to_map_key<K>(key), to_map_value<V>(value)));
+    return durable(present(map_->update(to_map_key<K>(key), to_map_value<V>(value))));
   }
   Outcome modify(const KeyRef& key, FunctionRef<void(const ValueRef&)> visit,
                  const ValueRef& value) override {
-    return present(map_->modify(to_map_key<K>(key), [&](const std::optional<V>& before) {
+    return durable(present(map_->modify(to_map_key<K>(key), [&](const std::optional<V>& before) {
       if (before) visit(from_map(*before));
       return before ? std::optional<V>(to_map_value<V>(value)) : before;
-    }));
+    })));
   }
-  Outcome erase(const KeyRef& key) override { return present(map_->erase(to_map_key<K>(key))); }
+  Outcome erase(const KeyRef& key) override {
+    return durable(present(map_->erase(to_map_key<K>(key))));
+  }
 
   Outcome read(const KeyRef& key, FunctionRef<void(const ValueRef&)> visit) override {
     return present(map_->read(to_map_key<K>(key), [&](const V& value) { visit(from_map(value)); }));
@@ -101,7 +104,7 @@ class MapSession : public Session {
 
   Outcome write_many(OpKind kind, std::span<const KeyRef> keys,
                      std::span<const ValueRef> values) override {
-    if (kind == OpKind::batch) return commit(keys, values);
+    if (kind == OpKind::batch) return durable(commit(keys, values));
     mutations_.resize(keys.size());
     const MutationKind mutation = kind == OpKind::insert   ? MutationKind::insert
                                   : kind == OpKind::update ? MutationKind::update
@@ -115,7 +118,7 @@ class MapSession : public Session {
       expected &= kind == OpKind::insert ? found.absent() : found.present();
     });
     if (!s.ok()) return fail(std::string(s.message()));
-    return expected ? Outcome::yes : Outcome::no;
+    return durable(expected ? Outcome::yes : Outcome::no);
   }
 
   Outcome read_batch(std::span<const KeyRef> keys,
@@ -139,7 +142,7 @@ class MapSession : public Session {
   }
 
   Outcome tag() override {
-    return versioned_ != nullptr ? done(versioned_->tag()) : keeps_no_versions();
+    return versioned_ != nullptr ? durable(done(versioned_->tag())) : keeps_no_versions();
   }
   VersionRange versions() override {
     return versioned_ != nullptr ? versioned_->versions() : Session::versions();
@@ -176,6 +179,12 @@ class MapSession : public Session {
   }
   Outcome present(const Found& found) { return outcome(found, found.present()); }
   Outcome absent(const Found& found) { return outcome(found, found.absent()); }
+  // With --sync, waits until all that was done before is durable.
+  Outcome durable(Outcome outcome) {
+    if (!sync_ || outcome != Outcome::yes) return outcome;
+    const Status s = pool_.sync();
+    return s.ok() ? outcome : fail(std::string(s.message()));
+  }
   Outcome commit(std::span<const KeyRef> keys, std::span<const ValueRef> values) {
     batch_.clear();
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -190,6 +199,7 @@ class MapSession : public Session {
   }
 
   Pool& pool_;
+  bool sync_;
   Map<K, V>* map_;
   OrderedMap<K, V>* ordered_;      // null: the engine keeps no order
   VersionedMap<K, V>* versioned_;  // null: no workload needs versions
@@ -220,8 +230,8 @@ class PerdureSubject : public Subject {
   std::unique_ptr<Session> session() override {
     OrderedMap<K, V>* const ordered = in_order();
     return std::make_unique<MapSession<K, V>>(
-        *pool_, ordered != nullptr ? static_cast<Map<K, V>*>(ordered) : &*map_, ordered,
-        versioned_ ? &*versioned_ : nullptr);
+        *pool_, options_.sync, ordered != nullptr ? static_cast<Map<K, V>*>(ordered) : &*map_,
+        ordered, versioned_ ? &*versioned_ : nullptr);
   }
   Footprint footprint() override;
 
@@ -295,6 +305,7 @@ Result<void> PerdureSubject<K, V>::open(bool create) {
   const OpenMode mode = create ? OpenMode::create_new : OpenMode::existing;
   auto pool = Pool::open(options_.path, {.mode = mode,
                                          .durability = options_.durability,
+                                         .buffered = {.interval_ms = options_.interval_ms},
                                          .max_size = options_.max_size,
                                          .recovery_threads = options_.recovery_threads,
                                          .background_threads = options_.background_threads,
@@ -378,6 +389,8 @@ PerdureOptions perdure_options(const BenchOptions& options, Engine engine) {
           .durability = options.durability,
           .max_size = options.max_size,
           .write_latency_ns = options.write_latency_ns,
+          .interval_ms = options.interval_ms,
+          .sync = options.sync,
           .capacity = options.capacity,
           .recovery_threads = options.recovery_threads,
           .background_threads = options.background_threads,

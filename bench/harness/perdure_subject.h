@@ -23,6 +23,8 @@ struct PerdureOptions {
   Durability durability = Durability::automatic;
   std::uint64_t max_size = 64_GiB;
   std::uint32_t write_latency_ns = 0;
+  std::uint32_t interval_ms = 100;
+  bool sync = false;
   std::uint64_t capacity = 0;  // MapOptions::capacity
   std::uint32_t recovery_threads = 0;
   std::uint32_t background_threads = 1;

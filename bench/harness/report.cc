@@ -156,7 +156,8 @@ Json to_json(const Calibration& calibration) {
           {"persist_huge_ns", optional_json(calibration.persist_huge_ns, 2)},
           {"load_huge_ns", optional_json(calibration.load_huge_ns, 2)},
           {"cas_huge_ns", optional_json(calibration.cas_huge_ns, 2)},
-          {"transfer_ns", rounded(calibration.transfer_ns, 2)}};
+          {"transfer_ns", rounded(calibration.transfer_ns, 2)},
+          {"sync_ns", rounded(calibration.sync_ns, 0)}};
 }
 
 Json to_json(const RunResult& result, const BenchOptions& options) {
@@ -176,6 +177,7 @@ Json to_json(const RunResult& result, const BenchOptions& options) {
       {"value", to_string(options.value)},
       {"records", options.work.records},
       {"dependent", options.dependent},
+      {"sync", options.sync},
       {"shared", options.work.shared},
       {"seed", options.work.seed},
       {"version", result.version},
@@ -208,8 +210,10 @@ std::string calibration_text(const Calibration& calibration) {
               ? costs("huge", calibration.persist_huge_ns.value_or(0), *calibration.load_huge_ns,
                       calibration.cas_huge_ns.value_or(0))
               : "huge pages: the system has none for this file\n";
-  return text +
-         fmt::format("transfer of a line between two threads {:.0f} ns\n", calibration.transfer_ns);
+  return text + fmt::format(
+                    "transfer of a line between two threads {:.0f} ns\n"
+                    "write and fdatasync of a page of this file {:.3f} ms\n",
+                    calibration.transfer_ns, calibration.sync_ns / 1e6);
 }
 
 std::string table(const RunResult& result, const BenchOptions& options) {

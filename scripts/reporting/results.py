@@ -13,7 +13,7 @@ KEPT = ("name", "operations", "mops", "wall_seconds", "p50_ns", "p99_ns", "p999_
         "flushes_per_op", "fences_per_op", "bytes_written_per_op")
 KEPT_OF_RUN = ("engine", "version", "medium", "durability", "missing", "unexpected",
                "bytes_per_entry_pm", "bytes_per_entry_dram", "close_seconds",
-               "reopen_clean_seconds", "reopen_killed_seconds", "first_lookup_seconds")
+               "reopen_clean_seconds", "reopen_killed_seconds", "first_lookup_seconds", "cuts")
 
 
 def shortened(run, latencies):

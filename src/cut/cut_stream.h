@@ -113,8 +113,13 @@ class CutStream {
   // Goes on after a failure, and makes a cut. Errors: those of the log.
   Status resume() noexcept;
   CutFigures figures() const noexcept {
-    LatchGuard guard(figures_latch_);
-    return figures_;
+    CutFigures figures;
+    {
+      LatchGuard guard(figures_latch_);
+      figures = figures_;
+    }
+    figures.log_bound_bytes = bound();
+    return figures;
   }
   // Without a thread: makes a cut if it is time. Returns whether it did.
   bool run_due() noexcept;
@@ -305,7 +310,6 @@ Status CutStream<P>::attempt(bool resumes) noexcept {
     figures_.cuts += s.ok() ? 1 : 0;
     figures_.log_bytes = log_.bytes();
     figures_.log_written_bytes = log_.written();
-    figures_.log_bound_bytes = bound();
     figures_.shut_ns = std::max(figures_.shut_ns, report.shut_ns);
   }
   see_log();

@@ -11,12 +11,12 @@ import unittest
 ROOT = pathlib.Path(os.environ.get("PERDURE_SOURCE_DIR",
                                    pathlib.Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(ROOT / "scripts"))
-from reporting import page, papers, plan, results, tables  # noqa: E402
+from reporting import page, papers, plan, power, results, tables  # noqa: E402
 
 MACHINE = {"processor": "P", "processors": 2, "memory_gib": 1, "kernel": "6", "compiler": "g++ 12",
            "pools_on": "tmpfs", "commit": "abc", "sources": "1", "date": "2026-01-01",
            "calibration": {"persist_ns": 1.0, "load_ns": 2.0, "load_huge_ns": None,
-                           "persist_huge_ns": None, "transfer_ns": 3.0}}
+                           "persist_huge_ns": None, "transfer_ns": 3.0, "sync_ns": 68000}}
 
 
 def run_of(rate, **fields):
@@ -127,6 +127,38 @@ class Documents(unittest.TestCase):
         self.assertIsNone(re.search(r'(src|href)="(?!#)', text))
 
 
+class Power(unittest.TestCase):
+    def setUp(self):
+        self.groups = power.plan()
+        self.kept = finished(self.groups, "unused.json")
+        cuts = {"log_bytes": 22_000_000 * 64, "folds": 4, "fold_bytes": 22_000_000 * 96,
+                "longest_stop_ns": 250_000}
+        for run in self.kept.data["runs"].values():
+            for turn in run["turns"]:
+                turn["cuts"] = cuts
+
+    def test_the_tables_have_every_row(self):
+        text = power.documents(self.kept, self.groups)
+        for group in self.groups[:5]:
+            self.assertIn(group.title, text)
+            for row in group.rows:
+                self.assertIn(f"| {row.name} | {row.loses} | 2000 |", text)
+        self.assertIn("| 1 | 1.00 | 1.00 | 64 | 4 | 1.50 | 0.25 |", text)
+        self.assertIn("0.068 ms", text)
+        self.assertNotIn("None", text)
+
+    def test_a_loss_has_a_place_in_the_picture(self):
+        for group in self.groups:
+            for row in group.rows:
+                self.assertIn(row.loses, power.LOSSES)
+
+    def test_a_row_is_named_once_and_its_options_come_last(self):
+        for group in self.groups:
+            self.assertEqual(len(set(group.engines)), len(group.engines))
+            for row in group.rows:
+                self.assertTrue(group.command(row.name).endswith(row.options))
+
+
 def evaluation(table, program="ordered"):
     markers = "".join(f"<!-- {name}: begin -->\n{table if name == program else ''}"
                       f"<!-- {name}: end -->\n"
@@ -204,6 +236,12 @@ class Plan(unittest.TestCase):
                 for phase in group.workload.split(","):
                     self.assertIn(f'{{"{phase}", ', work)
                 for option in re.findall(r"--[a-z-]+", group.command("phast")):
+                    self.assertIn(f'"{option}"', options)
+        for group in power.plan():
+            for row in group.rows:
+                if row.engine not in plan.ENGINES:
+                    self.assertIn(f'{{"{row.engine}", make_', compare)
+                for option in re.findall(r"--[a-z-]+", group.command(row.name)):
                     self.assertIn(f'"{option}"', options)
 
     def test_half_an_hour_has_seven_turns(self):

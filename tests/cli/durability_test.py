@@ -1,11 +1,13 @@
 """perdure --durability: the commands that take it, what they keep, the files of a buffered pool."""
 
 import os
+import signal
+import subprocess
 import tempfile
 import time
 import unittest
 
-from cli_case import USAGE, CliTest
+from cli_case import CLI, USAGE, CliTest
 
 
 class DurabilityTest(CliTest):
@@ -53,6 +55,42 @@ class DurabilityTest(CliTest):
             self.run_cli("put", self.pool, "k", "v", "--durability", "process")
             self.assertEqual(self.json("info", self.pool)["power_failure_loses"],
                              "nothing that was acknowledged")  # it was closed
+
+    def test_bench(self):
+        with tempfile.TemporaryDirectory(dir=os.getcwd(), prefix="perdure-cli.") as folder:
+            run = ("bench", "--path", os.path.join(folder, "pool"), "--durability", "buffered")
+            result = self.json(*run, "--records", "200", "--sync", "--interval-ms", "3600000",
+                               "--workload", "load,update,modify,update_many,batch,insert,delete")
+            self.assertEqual((result["missing"], result["sync"], os.listdir(folder)),
+                             (0, True, []))
+            changes = 4 * 200 + 2 * 4  # many in a call have one sync; not the deletions
+            self.assertGreaterEqual(result["cuts"]["count"], changes)
+            self.assertEqual(self.json(*run, "--records", "200")["cuts"]["count"], 0)
+            for options, message in ((("--interval-ms", "0"), "use 1 to 3600000"),
+                                     (("--interval-ms", "3600001"), "use 1 to 3600000")):
+                self.assertIn(message, self.errors(*run, *options, expect=USAGE))
+        self.assertIn("goes with --durability buffered",
+                      self.errors("bench", "--interval-ms", "5", expect=USAGE))
+
+    def test_a_bench_that_is_interrupted_leaves_nothing(self):
+        with tempfile.TemporaryDirectory(dir=os.getcwd(), prefix="perdure-cli.") as folder:
+            pool = os.path.join(folder, "pool")
+            running = subprocess.Popen([CLI, "bench", "--path", pool, "--durability", "buffered",
+                                        "--interval-ms", "5", "--records", "20M"])
+            try:
+                for _ in range(3000):
+                    time.sleep(0.01)
+                    if (os.path.exists(pool + "-live")
+                            and os.path.getsize(pool + "-live") > 16 << 20):
+                        break  # the first phase runs
+                self.assertEqual(len(os.listdir(folder)), 4)
+                for _ in range(2):  # timeout(1) sends two signals
+                    running.send_signal(signal.SIGTERM)
+                self.assertEqual(running.wait(), -signal.SIGTERM)
+            finally:
+                running.kill()
+                running.wait()
+            self.assertEqual(os.listdir(folder), [])
 
     def test_commands_that_read_keep_the_durability(self):
         self.create("--durability", "emulated", "--engine", "pskiplist")

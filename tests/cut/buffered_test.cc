@@ -145,6 +145,7 @@ TEST_F(Buffered, ACutComesWithoutASync) {
 
 TEST_F(Buffered, ManyThreadsShareACut) {
   Pool pool = must(Pool::open(path(), buffered(3'600'000)));
+  EXPECT_EQ(must(pool.stats()).log_bound_bytes, 1_GiB) << "before the first cut, too";
   auto map = later(pool);
   std::vector<std::thread> threads;
   for (std::uint64_t t = 0; t < 8; ++t) {
