@@ -13,7 +13,7 @@
 //   cut.C3  What one cut has delivered is settled, or dirty again, before the next one begins.
 // OPERATIONS
 //   cut     Passes with the gate open: drain; then, while there are dirty lines: take some, next
-//           round, copy them. A pass with few lines, or the last that is allowed, is followed by
+//           round, copy them, and in the first pass drain again. A pass with few lines, or the last that is allowed, is followed by
 //           the last round: shut, drain, take and copy one batch, open. If a writer has opened the
 //           gate meanwhile, or has not left in time, or there was more than a batch, the lines of
 //           the last round are dirty again, and passes follow. A line may be copied several times,
@@ -164,6 +164,8 @@ CutStep Cutter<P>::open_rounds(Sink sink, Between between, CutReport& report) no
     std::uint64_t lines = 0;
     for (bool ended = false; !ended;) {
       between();
+      // Otherwise the rings of fast writers are full before the pass ends.
+      if (pass == 0 && lines != 0 && !tracker_.drain()) return CutStep::damaged;
       const CutStep step = open_round(sink, report, lines, ended);
       if (step != CutStep::done) return step;
     }

@@ -53,7 +53,7 @@ namespace perdure {
 template <class P>
 class DirtyLog {
  public:
-  static constexpr std::uint64_t kRing = 16'384;  // words: 128 KiB
+  static constexpr std::uint64_t kRing = 32'768;  // words: 256 KiB
   static constexpr std::uint64_t kLeast = 512;    // lines that take() needs room for
 
   // For the lines of a pool of at most `pool_bytes`. The storage must have a capacity of
