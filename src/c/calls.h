@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdlib>
+#include <string>
 #include <utility>
 
 #include "c/handles.h"
@@ -25,6 +26,31 @@ inline perdure_status changes(const char* function, const perdure_map* map) noex
     return refuse_in_callback(function);
   return PERDURE_OK;
 }
+
+// The same for a call on a pool.
+inline perdure_status usable(const char* function, const perdure_pool* pool) noexcept {
+  if (pool == nullptr || !pool->state->live()) [[unlikely]] {
+    return refuse_handle(function, "pool", pool == nullptr ? nullptr : pool->state.get(), nullptr);
+  }
+  if (in_view_of(*pool->state)) return refuse_in_callback(function);
+  return PERDURE_OK;
+}
+inline perdure_status unknown_flags(const char* function, std::uint32_t flags) noexcept {
+  return failed(PERDURE_INVALID_ARGUMENT, "%s: flags 0x%x are unknown", function, flags);
+}
+inline perdure_status done(const Status& status) noexcept {
+  return status.ok() ? PERDURE_OK : failed(status);
+}
+// Text that does not fit is cut.
+template <std::size_t N>
+void copy(const std::string& text, char (&out)[N]) noexcept {
+  out[text.copy(out, N - 1)] = '\0';
+}
+
+// perdure_pool_open() for the call `function`. In pool.cc.
+perdure_status open_pool(const char* function, const char* path,
+                         const perdure_pool_options* options, const BufferedOptions& buffered,
+                         perdure_pool** pool);
 
 template <class Handle>
 perdure_status key_of(const char* function, const Handle& handle, const void* data,

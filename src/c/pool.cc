@@ -16,9 +16,6 @@ constexpr int kEngines = 7;
 perdure_status unknown(const char* function, const char* what, int value) noexcept {
   return failed(PERDURE_INVALID_ARGUMENT, "%s: %s %d is unknown", function, what, value);
 }
-perdure_status unknown_flags(const char* function, std::uint32_t flags) noexcept {
-  return failed(PERDURE_INVALID_ARGUMENT, "%s: flags 0x%x are unknown", function, flags);
-}
 
 // The pool calls it with a line that need not end with a NUL byte. An exception of the caller's
 // function ends here: the core has no way to report it.
@@ -68,20 +65,6 @@ perdure_status to_options(const char* function, const perdure_pool_options* opti
     out.log_context = &state;
   }
   return PERDURE_OK;
-}
-
-// What every call on an open pool verifies first.
-perdure_status usable(const char* function, const perdure_pool* pool) noexcept {
-  if (pool == nullptr || !pool->state->live()) [[unlikely]] {
-    return refuse_handle(function, "pool", pool == nullptr ? nullptr : pool->state.get(), nullptr);
-  }
-  if (in_view_of(*pool->state)) return refuse_in_callback(function);
-  return PERDURE_OK;
-}
-
-template <std::size_t N>
-void copy(const std::string& text, char (&out)[N]) noexcept {
-  out[text.copy(out, N - 1)] = '\0';
 }
 
 void to_c(const PoolInfo& in, perdure_pool_info& out) noexcept {
@@ -254,6 +237,28 @@ perdure_status open_map(const char* function, const std::shared_ptr<PoolState>& 
 
 }  // namespace
 
+perdure_status open_pool(const char* function, const char* path,
+                         const perdure_pool_options* options, const BufferedOptions& buffered,
+                         perdure_pool** pool) {
+  if (auto s = not_null(function, "pool", pool); s != PERDURE_OK) return s;
+  *pool = nullptr;
+  if (auto s = not_null(function, "path", path); s != PERDURE_OK) return s;
+  return guarded([&] {
+    auto handle = std::make_unique<perdure_pool>();
+    handle->state = std::make_shared<PoolState>();
+    PoolState& state = *handle->state;
+    PoolOptions in{.buffered = buffered};
+    if (auto s = to_options(function, options, state, in); s != PERDURE_OK) return s;
+    if (!count_forks()) return failed(Status(StatusCode::out_of_memory));
+    auto opened = Pool::open(path, in);
+    if (!opened) return failed(opened.error());
+    state.pool = std::move(*opened);
+    state.born = forks();
+    *pool = handle.release();
+    return PERDURE_OK;
+  });
+}
+
 }  // namespace perdure::c
 
 using namespace perdure::c;  // NOLINT(google-build-using-namespace): this file defines perdure/c.h
@@ -264,23 +269,7 @@ using perdure::StatusCode;
 
 perdure_status perdure_pool_open(const char* path, const perdure_pool_options* options,
                                  perdure_pool** pool) {
-  if (auto s = not_null(__func__, "pool", pool); s != PERDURE_OK) return s;
-  *pool = nullptr;
-  if (auto s = not_null(__func__, "path", path); s != PERDURE_OK) return s;
-  return guarded([&] {
-    auto handle = std::make_unique<perdure_pool>();
-    handle->state = std::make_shared<PoolState>();
-    PoolState& state = *handle->state;
-    perdure::PoolOptions in;
-    if (auto s = to_options("perdure_pool_open", options, state, in); s != PERDURE_OK) return s;
-    if (!perdure::count_forks()) return failed(Status(StatusCode::out_of_memory));
-    auto opened = perdure::Pool::open(path, in);
-    if (!opened) return failed(opened.error());
-    state.pool = std::move(*opened);
-    state.born = perdure::forks();
-    *pool = handle.release();
-    return PERDURE_OK;
-  });
+  return open_pool(__func__, path, options, {}, pool);
 }
 
 perdure_status perdure_pool_close(perdure_pool* pool, uint32_t flags) {

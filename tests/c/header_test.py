@@ -10,19 +10,24 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("PERDURE_BUILD_DIR", ROOT / "build" / "release"))
-HEADER = ROOT / "include" / "perdure" / "c.h"
+HEADERS = [ROOT / "include" / "perdure" / name for name in ("c.h", "c_buffered.h")]
 STRICT = ["-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Wundef", "-Werror"]
 COMPILERS = {
     "c": [name for name in ("gcc", "clang-19", "clang") if shutil.which(name)][:2],
     "c++": [name for name in ("g++", "clang++-19", "clang++") if shutil.which(name)][:2],
 }
 SOURCE = """
+#include <perdure/c_buffered.h>
+#include <perdure/c_buffered.h>
 #include <perdure/c.h>
 #include <perdure/c.h>
 perdure_pool_options pool_options = PERDURE_POOL_OPTIONS_INIT;
 perdure_map_options map_options = PERDURE_MAP_OPTIONS_INIT;
 perdure_check_options check_options = PERDURE_CHECK_OPTIONS_INIT;
 perdure_range range = PERDURE_RANGE_INIT;
+perdure_buffered_options buffered_options = PERDURE_BUFFERED_OPTIONS_INIT;
+perdure_backup_options backup_options = PERDURE_BACKUP_OPTIONS_INIT;
+perdure_restore_options restore_options = PERDURE_RESTORE_OPTIONS_INIT;
 int code(void);
 int code(void) { return perdure_status_name(PERDURE_BUSY)[0] + (int)sizeof(pool_options); }
 """
@@ -58,7 +63,8 @@ class Header(unittest.TestCase):
         exported = {name.split("@")[0] for kind, name in symbols if kind != "A"}
         self.assertEqual({kind for kind, name in symbols if kind != "A"}, {"T"})
         declared = re.findall(r"^PERDURE_API [^;(]*?\b(perdure_\w+)\(",
-                              HEADER.read_text(encoding="utf-8"), re.M)
+                              "".join(header.read_text(encoding="utf-8") for header in HEADERS),
+                              re.M)
         self.assertGreater(len(declared), 80)
         self.assertEqual(sorted(declared), sorted(exported))
 
