@@ -17,8 +17,8 @@ A report that was stopped goes on where it was, if the sources are the same. It 
 busy machine, unless --force is given. Results are in bench/results, one JSON file a report. The
 page also has the papers' claims beside the tables of docs/design/evaluation.md.
 
-Exit status: 0 done; 1 a key was missing or unexpected in some run; 3 the machine is busy, or a
-program is missing; 130 stopped.
+Exit status: 0 done; 1 a key was missing or unexpected in some run; 3 the machine is busy, a
+program is missing, or there is no disk; 130 stopped.
 """
 import argparse
 import json
@@ -56,7 +56,8 @@ def place_on_disk():
     folder = ROOT / "build"
     kind = machine.output("stat", "-f", "-c", "%T", str(folder), cwd=ROOT)
     if kind in ("tmpfs", "ramfs", "nfs"):
-        sys.exit(f"report: {folder} is on {kind}; --power measures a local disk")
+        print(f"report: {folder} is on {kind}; --power measures a local disk", file=sys.stderr)
+        sys.exit(3)
     return folder
 
 

@@ -1,6 +1,6 @@
-// LevelDB with its log, without compression, and without sync unless it is asked for. `leveldb` has the default of every other
-// option. `leveldb_tuned` has a bloom filter of 10 bits a key, a block cache of 1 GiB, and tables
-// in memory of 64 MiB, as its documentation describes them.
+// LevelDB with its log, without compression, and without sync unless it is asked for. `leveldb` has
+// the default of every other option. `leveldb_tuned` has a bloom filter of 10 bits a key, a block
+// cache of 1 GiB, and tables in memory of 64 MiB, as its documentation describes them.
 #include <leveldb/cache.h>
 #include <leveldb/db.h>
 #include <leveldb/filter_policy.h>

@@ -1,6 +1,7 @@
 // LMDB: one write transaction per operation, and one reader per thread, which is reset and renewed.
 // With WRITEMAP, NOSYNC and MAPASYNC it keeps after a kill what `process` durability keeps. With
-// sync it has none of them, as it comes, and survives a power failure. With integer keys, `lmdb_int` has MDB_INTEGERKEY: it compares words, not bytes.
+// sync it has none of them, as it comes, and survives a power failure. With integer keys,
+// `lmdb_int` has MDB_INTEGERKEY: it compares words, not bytes.
 #include <lmdb.h>
 
 #include <fmt/core.h>

@@ -17,7 +17,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <vector>
+#include <utility>
 
 #include "bench/compare/foreign.h"
 #include "bench/workloads/work.h"
@@ -26,7 +26,7 @@ namespace perdure::bench {
 namespace {
 
 constexpr const char* kServer = "redis-server";
-constexpr int kAttempts = 1000;  // to connect, with 10 ms between them
+constexpr int kAttempts = 6000;  // to connect, or to see the server end, with 10 ms between them
 constexpr useconds_t kPauseUs = 10'000;
 constexpr int kNoProgram = 127;
 
@@ -156,10 +156,7 @@ class RedisSubject : public Subject {
       : options_(options),
         folder_(options.path, name()),
         socket_((folder_.path() / "socket").string()) {}
-  ~RedisSubject() override {
-    if (server_ > 0) ::kill(server_, SIGKILL);
-    wait();
-  }
+  ~RedisSubject() override { stop(); }
 
   std::string name() const override { return "redis"; }
   std::string medium() const override { return "page"; }
@@ -194,10 +191,18 @@ class RedisSubject : public Subject {
   }
   Result<void> close() override {
     if (server_ <= 0) return {};
-    ask("SHUTDOWN");  // writes what is left, syncs it, and does not reply
-    control_.reset();
-    const int status = wait();
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
+    if (control_ != nullptr) ask("SHUTDOWN");  // writes what is left, syncs it, and does not reply
+    const bool asked = std::exchange(control_, nullptr) != nullptr;
+    int status = 0;
+    for (int i = 0; asked && i < kAttempts; ++i) {
+      if (::waitpid(server_, &status, WNOHANG) == server_) {
+        server_ = -1;
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
+        break;
+      }
+      ::usleep(kPauseUs);
+    }
+    stop();
     return failed(fmt::format("redis-server did not end cleanly; see {}", log()));
   }
   void remove() override { folder_.remove(); }
@@ -243,20 +248,24 @@ class RedisSubject : public Subject {
                                      "--appendfsync",
                                      options_.sync ? "always" : "everysec",
                                      nullptr};
+    const pid_t parent = ::getpid();
     server_ = ::fork();
     if (server_ == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (::getppid() != parent) ::_exit(kNoProgram);  // it died before
+      const int null = ::open("/dev/null", O_RDWR);
+      for (const int fd : {0, 1, 2}) ::dup2(null, fd);
       ::execvp(kServer, const_cast<char* const*>(arguments));
       ::_exit(kNoProgram);
     }
     ::close(lock);  // the server has it
     return server_ > 0 ? Result<void>{} : failed(std::strerror(errno));
   }
-  int wait() {
-    int status = 0;
-    while (server_ > 0 && ::waitpid(server_, &status, 0) < 0 && errno == EINTR) continue;
+  // Kills the server if there is one.
+  void stop() {
+    if (server_ > 0) ::kill(server_, SIGKILL);
+    while (server_ > 0 && ::waitpid(server_, nullptr, 0) < 0 && errno == EINTR) continue;
     server_ = -1;
-    return status;
   }
 
   // The text that the command returns, or "".

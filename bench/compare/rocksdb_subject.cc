@@ -1,6 +1,7 @@
-// RocksDB with its write-ahead log, without compression, and without sync unless it is asked for. `rocksdb` has the default of
-// every other option. `rocksdb_tuned` has what its tuning guide advises for lookups: a bloom filter
-// of 10 bits a key, a block cache of 1 GiB, and tables in memory of 128 MiB.
+// RocksDB with its write-ahead log, without compression, and without sync unless it is asked for.
+// `rocksdb` has the default of every other option. `rocksdb_tuned` has what its tuning guide
+// advises for lookups: a bloom filter of 10 bits a key, a block cache of 1 GiB, and tables in
+// memory of 128 MiB.
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
 #include <rocksdb/filter_policy.h>

@@ -1,9 +1,9 @@
 // SQLite: one table, one prepared statement per operation, each its own transaction, one connection
 // per thread. `sqlite` has the default of every option: a rollback journal, and a sync for each
-// transaction. `sqlite_wal` has a write-ahead log with synchronous=NORMAL, which syncs at checkpoints
-// only. `sqlite_tuned` has a write-ahead log, no sync, a memory map and a cache of 1 GiB. Both sync
-// each transaction if that is asked for. Integer keys are the row id; order is kept by moving
-// them by 2^63, because SQLite's integers have a sign.
+// transaction. `sqlite_wal` has a write-ahead log with synchronous=NORMAL, which syncs at
+// checkpoints only. `sqlite_tuned` has a write-ahead log, no sync, a memory map and a cache of 1
+// GiB. Both sync each transaction if that is asked for. Integer keys are the row id; order is kept
+// by moving them by 2^63, because SQLite's integers have a sign.
 #include <fmt/core.h>
 #include <sqlite3.h>
 
@@ -22,7 +22,8 @@ constexpr const char* name_of(Kind kind) noexcept {
 }
 // The statements that give a connection its options.
 std::string pragmas(Kind kind, bool sync) {
-  if (kind == Kind::plain) return {};
+  // FULL, the default, does not sync the folder after the journal was removed.
+  if (kind == Kind::plain) return sync ? "PRAGMA synchronous=EXTRA;" : "";
   const char* const level = sync ? "FULL" : kind == Kind::wal ? "NORMAL" : "OFF";
   std::string text = fmt::format("PRAGMA journal_mode=WAL; PRAGMA synchronous={};", level);
   if (kind == Kind::tuned) text += "PRAGMA mmap_size=2147418112; PRAGMA cache_size=-1048576;";
@@ -39,15 +40,25 @@ struct Finalize {
 using Connection = std::unique_ptr<sqlite3, CloseDb>;
 using Statement = std::unique_ptr<sqlite3_stmt, Finalize>;
 
+// A row of the result of the pragmas: the first has the mode of the journal.
+int take_mode(void* mode, int columns, char** texts, char**) {
+  auto& first = *static_cast<std::string*>(mode);
+  if (first.empty() && columns > 0 && texts[0] != nullptr) first = texts[0];
+  return 0;
+}
+
 // Null, and `error` set, if the file cannot be opened.
 Connection connect(const std::string& file, const std::string& pragmas, std::string& error) {
+  std::string mode;
   sqlite3* raw = nullptr;
   constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
   const int code = ::sqlite3_open_v2(file.c_str(), &raw, kFlags, nullptr);
   Connection db(raw);
   if (code == SQLITE_OK && ::sqlite3_busy_timeout(raw, kBusyMs) == SQLITE_OK &&
-      ::sqlite3_exec(raw, pragmas.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK) {
-    return db;
+      ::sqlite3_exec(raw, pragmas.c_str(), take_mode, &mode, nullptr) == SQLITE_OK) {
+    if (pragmas.find("WAL") == std::string::npos || mode == "wal") return db;
+    error = "the file cannot have a write-ahead log";
+    return nullptr;
   }
   error = raw != nullptr ? ::sqlite3_errmsg(raw) : "out of memory";
   return nullptr;

@@ -24,8 +24,9 @@ struct Calibration {
   // Time until a second thread sees a line that the first has written. Processors that share a
   // cache differ from others here. 0 on a machine of one processor.
   double transfer_ns = 0;
-  // A write of a page of the file and its fdatasync; the median of 201. The disk of a virtual machine
-  // may not flush its cache: it is then faster, and a failure of the host's power costs more.
+  // A write of a page of the file and its fdatasync; the median of 201. The disk of a virtual
+  // machine may not flush its cache: it is then faster, and a failure of the host's power costs
+  // more.
   double sync_ns = 0;
 };
 

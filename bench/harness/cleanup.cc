@@ -10,16 +10,14 @@
 #include <atomic>
 #include <climits>
 #include <cstring>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
 
 namespace perdure::bench {
 namespace {
 
-// The pool's file, and what is beside it while a pool of durability `buffered` is open.
-constexpr std::array kParts = {"", "-live", "-live-dirty"};
-constexpr const char* kFolder = "-log";
-
-std::array<std::array<char, PATH_MAX>, kParts.size()> files = {};
+std::array<std::array<char, PATH_MAX>, kPoolParts.size() - 1> files = {};
 std::array<char, PATH_MAX> folder = {};
 std::atomic<bool> armed{false};
 std::atomic<bool> removing{false};
@@ -41,8 +39,8 @@ void empty_folder(const char* path) {
   ::close(fd);
 }
 
-// Async-signal-safe: removes the files, then raises the signal again with its default action. Signals
-// that come meanwhile, perhaps to other threads, wait for that: timeout(1) sends two.
+// Async-signal-safe: removes the files, then raises the signal again with its default action.
+// Signals that come meanwhile, perhaps to other threads, wait for that: timeout(1) sends two.
 void on_signal(int number) {
   if (removing.exchange(true)) {
     for (;;) ::pause();
@@ -68,12 +66,17 @@ void put(std::array<char, PATH_MAX>& out, const std::string& path, std::string_v
 
 }  // namespace
 
+void remove_pool_files(const std::string& path) {
+  std::error_code ignored;
+  for (const char* part : kPoolParts) std::filesystem::remove_all(path + part, ignored);
+}
+
 void remove_on_signal(const std::string& path) {
   constexpr std::size_t kLongestSuffix = 16;
   armed.store(false);
   if (path.empty() || path.size() + kLongestSuffix >= folder.size()) return;
-  for (std::size_t i = 0; i < kParts.size(); ++i) put(files[i], path, kParts[i]);
-  put(folder, path, kFolder);
+  for (std::size_t i = 0; i < files.size(); ++i) put(files[i], path, kPoolParts[i]);
+  put(folder, path, kPoolParts.back());
   armed.store(true);
   struct sigaction action{};
   action.sa_handler = on_signal;

@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -16,7 +18,8 @@ namespace perdure::bench {
 namespace {
 
 constexpr char kDirty = 'k';
-constexpr std::uint64_t kWarmUp = 2000;   // operations before the kill
+constexpr std::uint64_t kWarmUp = 2000;  // operations before the kill, but no more than
+constexpr std::chrono::seconds kLongest(1);
 constexpr std::uint64_t kDistance = 500;  // a key is erased this many insertions after its own
 
 bool read_all(int fd, void* data, std::size_t size) noexcept {
@@ -54,13 +57,17 @@ std::string work(Subject& subject, const KeySpace& keys, const ValueCodec& value
     }
     return key;
   };
+  const auto begin = std::chrono::steady_clock::now();
+  bool told = false;
   for (std::uint64_t i = 0;; ++i) {
     const KeyRef fresh = key_of(first + i);
     if (session->insert(fresh, values.make(fresh.word, 0, scratch)) == Outcome::failed ||
         (i >= kDistance && session->erase(key_of(first + i - kDistance)) == Outcome::failed)) {
       return session->error();
     }
-    if (i == kWarmUp) write_all(report, std::string_view(&kDirty, 1));
+    if (told || (i < kWarmUp && std::chrono::steady_clock::now() - begin < kLongest)) continue;
+    write_all(report, std::string_view(&kDirty, 1));
+    told = true;
   }
 }
 
@@ -86,6 +93,7 @@ Result<void> KillChild::start(Subject& subject, const KeySpace& keys, const Valu
     return failure(kExitIo, fmt::format("fork: {}", std::string_view(std::strerror(errno))));
   }
   if (pid_ == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // it would not end otherwise
     ::close(command[1]);
     ::close(report[0]);
     std::uint64_t first = 0;

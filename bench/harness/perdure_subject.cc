@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/harness/cleanup.h"
 #include "bench/workloads/work.h"
 #include "perdure/pool.h"
 #include "perdure/write_batch.h"
@@ -224,7 +225,7 @@ class PerdureSubject : public Subject {
   Result<void> reopen() override { return open(false); }
   Result<void> close() override;
   void remove() override {
-    if (created_) ::unlink(options_.path.c_str());
+    if (created_) remove_pool_files(options_.path);
   }
 
   std::unique_ptr<Session> session() override {
@@ -284,6 +285,7 @@ Result<void> PerdureSubject<K, V>::remove_old() {
   if (::unlink(path.c_str()) != 0) {
     return failure(kExitIo, fmt::format("{}: {}", path, std::string_view(std::strerror(errno))));
   }
+  remove_pool_files(path);  // of a run that was killed
   return {};
 }
 
