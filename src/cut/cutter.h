@@ -13,11 +13,11 @@
 //   cut.C3  What one cut has delivered is settled, or dirty again, before the next one begins.
 // OPERATIONS
 //   cut     Passes with the gate open: drain; then, while there are dirty lines: take some, next
-//           round, copy them, and in the first pass drain again. A pass with few lines, or the last that is allowed, is followed by
-//           the last round: shut, drain, take and copy one batch, open. If a writer has opened the
-//           gate meanwhile, or has not left in time, or there was more than a batch, the lines of
-//           the last round are dirty again, and passes follow. A line may be copied several times,
-//           and the last copy counts.
+//           round, copy them, and in the first pass drain again. A pass with few lines, or the last
+//           that is allowed, is followed by the last round: shut, drain, take and copy one batch,
+//           open. If a writer has opened the gate meanwhile, or has not left in time, or there was
+//           more than a batch, the lines of the last round are dirty again, and passes follow. A
+//           line may be copied several times, and the last copy counts.
 // ORDERING
 //   Between the take of a line and its copy, the number of the round rises and every store that
 //   began before ends. A store of a later round notes the line again. So a copy has every store

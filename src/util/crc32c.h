@@ -37,20 +37,23 @@ inline std::uint64_t crc32c_next(std::uint64_t state, const unsigned char* bytes
   return crc32c_word(state, word);
 }
 
-// A long piece is read in three lanes, because an instruction waits three cycles for the one before.
+// A long piece is read in three lanes, because an instruction waits three cycles for the one
+// before.
 inline constexpr std::size_t kCrcLane = 1024;
 // What a lane of zeros makes of each byte of a state. A state changes by zeros as a linear map.
 inline constexpr auto kCrcZeros = [] {
   std::array<std::array<std::uint32_t, 256>, 4> table{};
-  for (std::uint32_t bit = 0; bit < 32; ++bit) {
-    std::uint32_t state = std::uint32_t{1} << bit;
-    for (std::size_t i = 0; i < 8 * kCrcLane; ++i) {
-      state = state >> 1 ^ ((state & 1) != 0 ? 0x82F63B78 : 0);
+  // A bit becomes bit 0 after as many steps as its number. So one chain of steps has all of them.
+  std::uint32_t state = 1;
+  for (std::size_t left = 8 * kCrcLane; left > 0; --left) {
+    if (left < 32) {
+      for (std::uint32_t byte = 0; byte < 256; ++byte) {
+        if ((byte >> left % 8 & 1) != 0) table[left / 8][byte] ^= state;
+      }
     }
-    for (std::uint32_t byte = 0; byte < 256; ++byte) {
-      if ((byte >> bit % 8 & 1) != 0) table[bit / 8][byte] ^= state;
-    }
+    state = state >> 1 ^ ((state & 1) != 0 ? 0x82F63B78 : 0);
   }
+  for (std::uint32_t byte = 1; byte < 256; byte += 2) table[0][byte] ^= state;
   return table;
 }();
 constexpr std::uint32_t crc32c_lane_of_zeros(std::uint32_t state) noexcept {

@@ -65,7 +65,8 @@ class DurabilityTest(CliTest):
                              (0, True, []))
             changes = 4 * 200 + 2 * 4  # many in a call have one sync; not the deletions
             self.assertGreaterEqual(result["cuts"]["count"], changes)
-            self.assertEqual(self.json(*run, "--records", "200")["cuts"]["count"], 0)
+            rests = self.json(*run, "--records", "200", "--interval-ms", "3600000")
+            self.assertEqual(rests["cuts"]["count"], 0)
             for options, message in ((("--interval-ms", "0"), "use 1 to 3600000"),
                                      (("--interval-ms", "3600001"), "use 1 to 3600000")):
                 self.assertIn(message, self.errors(*run, *options, expect=USAGE))
@@ -84,9 +85,10 @@ class DurabilityTest(CliTest):
                             and os.path.getsize(pool + "-live") > 16 << 20):
                         break  # the first phase runs
                 self.assertEqual(len(os.listdir(folder)), 4)
+                self.assertGreater(os.path.getsize(pool + "-live"), 16 << 20)
                 for _ in range(2):  # timeout(1) sends two signals
                     running.send_signal(signal.SIGTERM)
-                self.assertEqual(running.wait(), -signal.SIGTERM)
+                self.assertEqual(running.wait(60), -signal.SIGTERM)
             finally:
                 running.kill()
                 running.wait()
