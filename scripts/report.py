@@ -8,7 +8,7 @@
   report.py --render   writes the documents and the page of the results that are there
   report.py --page     writes the page alone
   report.py --quick    a minute; tries the report itself and writes into build/report
-  report.py --power    a quarter of an hour: what a power failure costs on a disk, beside the rate;
+  report.py --power    twenty minutes: what a power failure costs on a disk, beside the rate;
                        writes its part of docs/benchmarks.md and of the README
   report.py --power --quick
                        tries that in a minute, and writes into build/report

@@ -71,8 +71,10 @@ Result<void> check_sync(const BenchOptions& options) {
   for (const std::string& name : options.engines) {
     const auto* found = std::ranges::find(kForeign, name, &Foreign::name);
     if (options.sync && found != std::end(kForeign) && !found->syncs) {
-      return failure(kExitUsage,
-                     fmt::format("--sync: {} cannot make a change durable on a disk", name));
+      return failure(
+          kExitUsage,
+          fmt::format("--sync: {} cannot make a change durable on a disk; leave one of them out",
+                      name));
     }
   }
   return {};

@@ -70,7 +70,7 @@ class PowerGroup:
 
 
 def plan(scale=1):
-    """A quarter of an hour. `scale` divides the work."""
+    """Twenty minutes. `scale` divides the work."""
     turns = 3 if scale == 1 else 1
     def group(name, title, rows, workload, records, operations, threads):
         return PowerGroup(name, title, rows, workload, turns, records // scale,

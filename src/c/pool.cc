@@ -285,7 +285,7 @@ perdure_status perdure_pool_close(perdure_pool* pool, uint32_t flags) {
       state.pool->close({.sync = (flags & PERDURE_CLOSE_NO_SYNC) == 0,
                          .finish_recovery = (flags & PERDURE_CLOSE_LEAVE_RECOVERY) == 0});
   delete pool;
-  return closed.ok() ? PERDURE_OK : failed(closed);
+  return done(closed);
 }
 
 // ---- what a file is -----------------------------------------------------------------------------
@@ -311,7 +311,7 @@ perdure_status perdure_pool_inspect(const char* path, perdure_pool_info* info) {
 perdure_status perdure_pool_resize(const char* path, uint64_t max_size) {
   if (auto s = not_null(__func__, "path", path); s != PERDURE_OK) return s;
   const Status s = perdure::Pool::resize(path, max_size);
-  return s.ok() ? PERDURE_OK : failed(s);
+  return done(s);
 }
 
 perdure_status perdure_pool_get_stats(perdure_pool* pool, perdure_pool_stats* stats) {
@@ -411,7 +411,7 @@ perdure_status perdure_pool_check(perdure_pool* pool, const perdure_check_option
 perdure_status perdure_pool_sync(perdure_pool* pool) {
   if (auto s = usable(__func__, pool); s != PERDURE_OK) return s;
   const Status s = pool->state->pool->sync();
-  return s.ok() ? PERDURE_OK : failed(s);
+  return done(s);
 }
 
 perdure_status perdure_pool_compact(perdure_pool* pool, uint64_t* freed) {
@@ -463,7 +463,7 @@ perdure_status perdure_pool_drop(perdure_pool* pool, const char* name) {
       return dropped;
     });
   }
-  return s.ok() ? PERDURE_OK : failed(s);
+  return done(s);
 }
 
 // ---- maps ---------------------------------------------------------------------------------------
