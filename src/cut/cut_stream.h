@@ -16,7 +16,9 @@
 //   cut is under way and the last durable one is older than two intervals and what that one has
 //   taken (lets()). They wait in any case while the log is at its bound, until a fold has made it
 //   shorter.
-// WITHOUT A THREAD  callers that wait make the cuts, and run_due() makes one if it is time.
+// WITHOUT A THREAD  callers that wait make the cuts, and run_due() makes one if it is time. From
+//   serve_callers() on, mutations call it: the brake stays on, and lets() is false when a cut is
+//   due.
 #pragma once
 
 #include <algorithm>
@@ -92,6 +94,11 @@ class CutStream {
   }
   // Ends the thread. From here on callers make the cuts. Idempotent.
   void stop() noexcept;
+  // There will be no thread. Before mutations.
+  void serve_callers() noexcept {
+    by_callers_ = true;
+    put_brake(true);
+  }
   // In a child of fork, which has no such thread.
   void abandon() noexcept { threaded_.store(false, std::memory_order_relaxed); }
 
@@ -121,7 +128,8 @@ class CutStream {
     figures.log_bound_bytes = bound();
     return figures;
   }
-  // Without a thread: makes a cut if it is time. Returns whether it did.
+  // Without a thread: makes a cut if it is time; of several callers one does. Returns whether this
+  // one did.
   bool run_due() noexcept;
 
   // --- a fold ---
@@ -144,12 +152,14 @@ class CutStream {
   void on_fold_failed(Status s) noexcept {
     LatchGuard guard(latch_);
     if (!failed()) (void)fail_with(std::move(s));
-    watch_.brake(!refusal().ok());
+    put_brake(!refusal().ok());
   }
 
   // --- mutations ---
   bool lets() const noexcept {
-    if (failed() || !threaded_.load(std::memory_order_relaxed)) return true;
+    if (failed()) return true;
+    if (by_callers_) return !full() && P::now_ns() < due_.load(std::memory_order_relaxed);
+    if (!threaded_.load(std::memory_order_relaxed)) return true;
     if (full()) return false;
     return !shape_.throttles ||
            lag_ns() <= 2 * shape_.interval_ns + slack_.load(std::memory_order_relaxed);
@@ -181,6 +191,8 @@ class CutStream {
     done_.fetch_add(1, std::memory_order_release);
     P::unpark(done_);
   }
+  // Without a thread mutations always ask.
+  void put_brake(bool on) noexcept { watch_.brake(on || by_callers_); }
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   std::uint64_t bound() const noexcept {
     return shape_.log_bytes != 0 ? shape_.log_bytes : std::max(1_GiB, pool_.size() / 4);
@@ -219,6 +231,7 @@ class CutStream {
   typename P::template Atomic<bool> failed_{false};
   typename P::template Atomic<bool> stopped_{false};
   typename P::template Atomic<bool> threaded_{false};
+  bool by_callers_ = false;
   mutable typename P::Latch figures_latch_;
   CutFigures figures_;
   Status failure_;  // under figures_latch_
@@ -269,7 +282,7 @@ Status CutStream<P>::attempt(bool resumes) noexcept {
   const std::uint64_t began = P::now_ns();
   const std::uint64_t unix_ns = P::unix_ns();
   due_.store(began + shape_.interval_ns, std::memory_order_relaxed);
-  watch_.brake(true);
+  put_brake(true);
   const auto add = [this](std::uint64_t line, const LineWords& content) {
     log_.add(line, content);
   };
@@ -313,7 +326,7 @@ Status CutStream<P>::attempt(bool resumes) noexcept {
     figures_.shut_ns = std::max(figures_.shut_ns, report.shut_ns);
   }
   see_log();
-  watch_.brake(!refusal().ok() || full() || (s == StatusCode::busy && !lets()));
+  put_brake(!refusal().ok() || full() || (s == StatusCode::busy && !lets()));
   tell();
   return s;
 }
@@ -373,15 +386,20 @@ void CutStream<P>::on_folded() noexcept {
     LatchGuard figures(figures_latch_);
     figures_.log_bytes = log_.bytes();
   }
-  watch_.brake(!refusal().ok() || full());
+  put_brake(!refusal().ok() || full());
   tell();
 }
 
 template <class P>
 bool CutStream<P>::run_due() noexcept {
   if (threaded_.load(std::memory_order_relaxed) || failed()) return false;
-  if (P::now_ns() < due_.load(std::memory_order_relaxed) || rest()) return false;
-  return attempt().ok();
+  const std::uint64_t now = P::now_ns();
+  std::uint64_t due = due_.load(std::memory_order_relaxed);
+  if (now < due ||
+      !due_.compare_exchange_strong(due, now + shape_.interval_ns, std::memory_order_relaxed)) {
+    return false;
+  }
+  return !rest() && attempt().ok();
 }
 
 // Moves what writers have noted, and returns whether there is nothing to cut. Then the last epoch
@@ -402,7 +420,7 @@ bool CutStream<P>::rest() noexcept {
   }
   see_log();
   // Mutations may have waited since the last cut, and there is nothing left to wait for but a fold.
-  watch_.brake(!refusal().ok() || full());
+  put_brake(!refusal().ok() || full());
   tell();
   return true;
 }

@@ -12,7 +12,8 @@
 //   chunk.K1  A chunk has its bit before a store to it, and its content in the image before its
 //       bit.
 //   chunk.K2  Until a chunk has its bit, the base does not change there: folds leave such pages
-//       out. Chunk 0 has the headers and marks, and is live from the start.
+//       out. Chunk 0 has the headers and marks, and is live from the start. Only what is free, and
+//       means nothing, can be punched.
 //   chunk.K3  A chunk that is live stays so until the image is removed.
 // OPERATIONS
 //   begin      of a new image: head, chunk 0.

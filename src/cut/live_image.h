@@ -64,7 +64,7 @@ class LiveImage final : private GrowthWatch {
   // be durable are dirty. `base`: the open file; as above. Errors: busy, corruption, io and others
   // of files.
   Status inherit(std::string_view path, const layout::BaseMark& mark, int base) noexcept;
-  // Is asked, too, before the image grows.
+  // Is asked, too, before the image grows, or a part of it gets space again.
   void watch_growth(GrowthWatch& other) noexcept { other_ = &other; }
   // Removes the files. What is mapped stays until close().
   void remove() noexcept;
@@ -94,6 +94,9 @@ class LiveImage final : private GrowthWatch {
   Status before_growth(std::uint64_t bytes) noexcept override {
     Status s = other_ != nullptr ? other_->before_growth(bytes) : Status();
     return s.ok() ? dirty_->cover(bytes) : std::move(s);
+  }
+  Status before_reuse(std::uint64_t offset, std::uint64_t length) noexcept override {
+    return other_ != nullptr ? other_->before_reuse(offset, length) : Status();
   }
   layout::LiveHead& head() const noexcept { return chunks_->head(); }
   Status make_files(std::string_view path, std::uint64_t max_bytes) noexcept;

@@ -76,6 +76,29 @@ class Slabs : public Extents<P> {
     return bytes;
   }
 
+  // Calls visit(offset, length) for the extents that punch_free() has punched, and that are free
+  // since. Meanwhile no extent is assigned.
+  template <class F>
+  [[gnu::noinline]] Status visit_punched(F&& visit) {
+    constexpr std::uint64_t kStep = 4096;  // extents per hold of the latch
+    for (std::uint64_t begin = 0; begin < this->extent_count(); begin += kStep) {
+      LatchGuard guard(extent_latch_);
+      const std::uint64_t end =
+          std::min(begin + kStep, extent_count_.load(std::memory_order_relaxed));
+      const auto is_punched = [&](std::uint64_t i) {
+        return !this->assigned(i) && extents_[i].has(kPunched);
+      };
+      for (std::uint64_t i = begin; i < end; ++i) {
+        if (!is_punched(i)) continue;
+        std::uint64_t stop = i + 1;
+        while (stop < end && is_punched(stop)) ++stop;
+        if (Status s = visit(offset_of(i), (stop - i) << extent_shift_); !s.ok()) return s;
+        i = stop;
+      }
+    }
+    return {};
+  }
+
  protected:
   using Base::bits_of, Base::blocks_in, Base::caches_, Base::caches_made_, Base::empty_elsewhere_,
       Base::extent_count_, Base::extent_latch_, Base::extent_of, Base::extent_shift_,

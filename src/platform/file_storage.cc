@@ -476,6 +476,9 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
   if (watch_ != nullptr && end > before) {
     if (Status s = watch_->before_growth(end); !s.ok()) return s;
   }
+  if (watch_ != nullptr && offset < before) {
+    if (Status s = watch_->before_reuse(offset, std::min(end, before) - offset); !s.ok()) return s;
+  }
   if (medium_.medium == Medium::volatile_ram && base_ != nullptr && end <= capacity_) {
     if (end > before && ftruncate(fd_, static_cast<off_t>(end)) != 0) return full("cannot extend");
     size_.store(std::max(before, end), std::memory_order_release);

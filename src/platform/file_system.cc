@@ -126,6 +126,16 @@ Status RealFileSystem::allocate(File file, std::uint64_t offset, std::uint64_t l
   return repeated(call) == 0 ? Status() : failed("reserve space", file);
 }
 
+Status RealFileSystem::punch(File file, std::uint64_t offset, std::uint64_t length) noexcept {
+  const auto call = [&] {
+    return ::fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                       static_cast<off_t>(length));
+  };
+  if (repeated(call) == 0) return {};
+  if (errno != EOPNOTSUPP) return failed("give space back", file);
+  return Status::format(StatusCode::unsupported, "the file system cannot punch holes");
+}
+
 // Not repeated: after a failure a second sync can return ok for writes that were lost.
 Status RealFileSystem::sync(File file) noexcept {
   return ::fdatasync(file) == 0 ? Status() : failed("sync", file);

@@ -12,7 +12,7 @@
 // Errors: every message names the path. not_found, exists, pool_full (no space), invalid_argument
 //   (a path that is too long), io.
 // Thread safety: distinct files may be used from distinct threads. So may the base of a log for
-//   write(), allocate(), sync() and size(), which RealFileSystem leaves to the kernel.
+//   write(), allocate(), punch(), sync() and size(), which RealFileSystem leaves to the kernel.
 #pragma once
 
 #include <cstddef>
@@ -50,6 +50,9 @@ class FileSystem {
   // Gives [offset, offset+length) space of the disk. New space reads as zero; a shorter file
   // becomes longer.
   virtual Status allocate(File file, std::uint64_t offset, std::uint64_t length) noexcept = 0;
+  // Gives the space of [offset, offset+length) back. It reads as zero, and the size stays.
+  // Errors: unsupported.
+  virtual Status punch(File file, std::uint64_t offset, std::uint64_t length) noexcept = 0;
   // Makes the content and the size of the file durable.
   virtual Status sync(File file) noexcept = 0;
   virtual Expected<std::uint64_t> size(File file) noexcept = 0;
@@ -81,6 +84,7 @@ class RealFileSystem final : public FileSystem {
                              std::uint64_t offset) noexcept override;
   Status write(File file, const void* bytes, std::size_t n, std::uint64_t offset) noexcept override;
   Status allocate(File file, std::uint64_t offset, std::uint64_t length) noexcept override;
+  Status punch(File file, std::uint64_t offset, std::uint64_t length) noexcept override;
   Status sync(File file) noexcept override;
   Expected<std::uint64_t> size(File file) noexcept override;
   void forget(File file) noexcept override;

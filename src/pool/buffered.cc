@@ -237,6 +237,7 @@ Status Buffered::begin(const Opening& opening, layout::Header header, int copy,
     live_.discard();
     return s;
   }
+  published_ = true;
   const bool prepared = header.mode == static_cast<std::uint32_t>(Durability::buffered) &&
                         (header.incompatible & layout::kBuffered) != 0;
   if (!prepared) {
@@ -414,14 +415,23 @@ Status Buffered::attach(RealPlatform& platform, EpochDomain<RealPlatform>& epoch
   return {};
 }
 
-void Buffered::start() noexcept {
-  if (stream_->start()) {
-    if (fold_thread_->start()) return;
-    stream_->stop();  // mutations must not wait for a fold then
+void Buffered::start(bool threads) noexcept {
+  if (threads && stream_->start()) {
+    threads_ = fold_thread_->start();
+    if (threads_) return;
+    stream_->stop();
   }
+  stream_->serve_callers();
+  if (!threads) return;
   log_.say(LogLevel::warning,
-           "the system refused the threads that make the cuts; sync() and run_background() make "
-           "them");
+           "the system refused the threads that make the cuts; mutations and sync() make them");
+}
+
+// A mutation waits for the threads, or does their work that is due: a cut, and a piece of a fold.
+void Buffered::wait() noexcept {
+  if (threads_) return stream_->wait_for_cut();
+  const bool cut = stream_->run_due();
+  if (!fold_thread_->run_due() && !cut && !stream_->lets()) nap();
 }
 
 // So that a fold needs no space. After any other error a fold tries it again.
@@ -430,6 +440,21 @@ Status Buffered::before_growth(std::uint64_t bytes) noexcept {
   if (!size || *size >= bytes) return {};
   Status s = files_.allocate(base_, *size, bytes - *size);
   return s == StatusCode::pool_full ? std::move(s) : Status();
+}
+
+Status Buffered::before_reuse(std::uint64_t offset, std::uint64_t length) noexcept {
+  Status s = files_.allocate(base_, offset, length);
+  return s == StatusCode::pool_full ? std::move(s) : Status();
+}
+
+// What is free in the base at the epoch that it has means nothing to the epochs after it: they have
+// each line that was stored since.
+Status Buffered::punch_base(FunctionRef<Status(Visit visit)> holes) noexcept {
+  const auto punch = [this](std::uint64_t offset, std::uint64_t length) {
+    return files_.punch(base_, offset, length);
+  };
+  return fold_thread_->with_base(
+      [&] { return platform_->poisoned() ? platform_->failure() : holes(punch); });
 }
 
 // Threads may change it. A read of a file needs no space if the page was given back.

@@ -65,6 +65,8 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   // `header` is the one of the base that counts, and `copy` its number.
   // `trusted`: the content needs no check. Errors: those of files; pool_full; exists (another log).
   Status begin(const Opening& opening, layout::Header header, int copy, bool trusted) noexcept;
+  // Whether begin() has failed before anything needed it.
+  bool is_unused() const noexcept { return !published_; }
   // Errors: live_missing; untrusted (the log lacks something, or the base is a copy); corruption;
   // exists (another log); and those of files.
   Status go_on(const Opening& opening) noexcept;
@@ -73,15 +75,19 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   Status set_verified() noexcept;
   // Waits while mutations shall wait. The caller is in no guard.
   void pace() noexcept {
-    while (gate_->braked() && !stream_->lets()) stream_->wait_for_cut();
+    while (gate_->braked() && !stream_->lets()) wait();
   }
 
   Status attach(RealPlatform& platform, EpochDomain<RealPlatform>& epochs,
                 const BufferedOptions& options) noexcept;
-  void start() noexcept;
+  // Starts the threads. Without them, mutations do their work.
+  void start(bool threads) noexcept;
   // Without threads: a cut or a step of a fold, if one is due. Returns whether there was one.
   bool run_due() noexcept { return stream_->run_due() || fold_thread_->run_due(); }
   Status fold() noexcept { return fold_thread_->fold(); }
+  // Folds, and gives back the space of the base that `holes` visits: free since before the call.
+  using Visit = FunctionRef<Status(std::uint64_t offset, std::uint64_t length)>;
+  Status punch_base(FunctionRef<Status(Visit visit)> holes) noexcept;
   // What a backup needs. A cut that began at `unix_ns` or later is durable.
   BackupSource source(std::uint64_t unix_ns) noexcept {
     const auto last = [this] { return epochs_log_->durable(); };
@@ -122,9 +128,10 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   Expected<bool> copy_page(std::uint64_t page, std::byte* to) noexcept override;
   // --- GrowthWatch ---
   Status before_growth(std::uint64_t bytes) noexcept override;
+  Status before_reuse(std::uint64_t offset, std::uint64_t length) noexcept override;
   // --- Brake ---
   bool lets() noexcept override { return stream_->lets(); }
-  void wait() noexcept override { stream_->wait_for_cut(); }
+  void wait() noexcept override;
   Status refusal() noexcept override;
 
   Status name_paths(std::string_view path) noexcept;
@@ -152,6 +159,8 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   RealPlatform* platform_ = nullptr;
   Gate<RealPlatform>* gate_ = nullptr;
   bool inherited_ = false;
+  bool threads_ = false;
+  bool published_ = false;  // begin() has given the live image its name
   // For undo(): the header before begin(), unless that has changed nothing in it.
   std::optional<layout::Header> before_;
   int before_copy_ = 0;

@@ -150,7 +150,10 @@ Status PoolImpl::create_file(const PoolOptions& options) {
   int copy = 0;
   s = read_header(storage_.base(), storage_.size(), header, &copy);
   storage_.unmap();
-  return s.ok() ? begin_buffered(options, header, copy) : std::move(s);
+  if (s.ok()) s = begin_buffered(options, header, copy);
+  // Such as a `memory_directory` that does not exist.
+  if (!s.ok() && (!buffered_ || buffered_->is_unused())) ::unlink(path_.c_str());
+  return s;
 }
 
 // The path without links, so that every name of the file leads to one log.
@@ -366,7 +369,7 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
     // Lost pages read as zeros: no error that these have caused counts.
     return platform_.lost() ? platform_.failure() : wrap(std::move(s));
   }
-  if (buffered_ && options.background_threads != 0) buffered_->start();
+  if (buffered_) buffered_->start(options.background_threads != 0);
   if (view_ && observed_ && options.background_threads != 0 && !view_->start()) {
     log_.say(LogLevel::warning,
              "the system refused the thread that looks for what changes; "

@@ -422,22 +422,43 @@ Status PoolImpl::sync() {
 Expected<std::uint64_t> PoolImpl::compact() {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   if (read_only_) return fail(wrap(StatusCode::read_only));
-  LatchGuard guard(maintenance_);
+  LatchGuard one(compaction_);
   const std::uint64_t begin = RealPlatform::now_ns();
-  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
-    if (slots_[i].instance == nullptr) continue;
-    // Passes over a map without room to shrink: others may have room, and free extents go anyway.
-    if (auto done = slots_[i].instance->compact(); !done && done.error() != StatusCode::pool_full) {
-      return fail(wrap(std::move(done.error())));
-    }
+  Expected<std::uint64_t> bytes = 0;
+  {
+    LatchGuard guard(maintenance_);
+    if (Status s = shrink_maps(); !s.ok()) return fail(wrap(std::move(s)));
+    core_.epochs().drain_all();
+    bytes = punch_free();
   }
-  core_.epochs().drain_all();
-  auto bytes = punch_free();
+  // Batches need not wait for that.
+  if (bytes && buffered_) bytes = punch_base();
   if (!bytes) return fail(wrap(std::move(bytes.error())));
   if (platform_.poisoned()) return fail(platform_.failure());
   log_.say(LogLevel::info, "compacted in %.1f ms, %llu bytes given back",
            milliseconds(RealPlatform::now_ns() - begin), static_cast<unsigned long long>(*bytes));
   return bytes;
+}
+
+Status PoolImpl::shrink_maps() {
+  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+    if (slots_[i].instance == nullptr) continue;
+    // Passes over a map without room to shrink: others may have room, and free extents go anyway.
+    if (auto done = slots_[i].instance->compact(); !done && done.error() != StatusCode::pool_full) {
+      return std::move(done.error());
+    }
+  }
+  return {};
+}
+
+// After punch_free(), which alone marks extents as punched: those that still are were free before
+// the fold. The space of the live image does not count, because it goes at the close.
+Expected<std::uint64_t> PoolImpl::punch_base() {
+  const std::uint64_t before = base_.disk_bytes();
+  const auto holes = [this](Buffered::Visit visit) { return core_.heap().visit_punched(visit); };
+  if (Status s = buffered_->punch_base(holes); !s.ok()) return fail(std::move(s));
+  const std::uint64_t after = base_.disk_bytes();
+  return before > after ? before - after : 0;
 }
 
 // Returns the bytes by which the file takes less space. The heap does not know which free extents

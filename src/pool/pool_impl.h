@@ -146,6 +146,8 @@ class PoolImpl final : private PoolMaps {
   }
   Slot* find(std::string_view name) const noexcept;
   Expected<std::uint64_t> punch_free();
+  Status shrink_maps();
+  Expected<std::uint64_t> punch_base();
   Status find_violations(const CheckOptions& options, Findings& findings);
   Status count_leaks(Findings& findings);
 
@@ -163,6 +165,7 @@ class PoolImpl final : private PoolMaps {
   PoolCore<RealPlatform> core_;  // its destruction ends all background work
   std::unique_ptr<Slot[]> slots_;
   std::unique_ptr<Dropped> dropped_;
+  RealPlatform::Latch compaction_;  // of compact(); before maintenance_
   // One at a time: operations that store outside epoch guards (sync, check, compact, and making and
   // dropping maps). Taken before latch_.
   RealPlatform::Latch maintenance_;

@@ -205,6 +205,19 @@ Status SimFileSystem::allocate(File file, std::uint64_t offset, std::uint64_t le
   return {};
 }
 
+Status SimFileSystem::punch(File file, std::uint64_t offset, std::uint64_t length) noexcept {
+  if (Status begun = begin_change(); !begun.ok()) return begun;
+  Node& node = nodes_[file];
+  const std::uint64_t end = std::min(offset + length, node.size);
+  static constexpr Sector kZeros{};
+  while (offset < end) {
+    const std::uint64_t n = std::min(end - offset, kSector - offset % kSector);
+    if (node.now.contains(offset / kSector)) put(node, kZeros.data(), n, offset);
+    offset += n;
+  }
+  return {};
+}
+
 void SimFileSystem::drop_pending(Node& node) const {
   for (SectorWrite& write : node.writes) write.dropped = true;
   if (!forgets_) return;

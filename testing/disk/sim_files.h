@@ -6,6 +6,7 @@
 //   had since its last sync(); a write that makes a file longer does so sector by sector. The names
 //   in a folder are as after any prefix of the changes since its last sync_folder(), or after all
 //   of them but one, independently of other folders and of the content of files.
+//   punch() is a write of zeros.
 //   A write() that fails has written the first half. A sync() that fails may or may not have
 //   written. What was written before it is never made durable by a later sync(), unless it is
 //   written again; read() returns it, or no longer. The size of a file is in the journal of the
@@ -39,6 +40,7 @@ class SimFileSystem final : public FileSystem {
                              std::uint64_t offset) noexcept override;
   Status write(File file, const void* bytes, std::size_t n, std::uint64_t offset) noexcept override;
   Status allocate(File file, std::uint64_t offset, std::uint64_t length) noexcept override;
+  Status punch(File file, std::uint64_t offset, std::uint64_t length) noexcept override;
   Status sync(File file) noexcept override;
   Expected<std::uint64_t> size(File file) noexcept override;
   void forget(File) noexcept override {}

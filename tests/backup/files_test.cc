@@ -48,6 +48,9 @@ class Interleaved final : public FileSystem {
   Status allocate(File file, std::uint64_t offset, std::uint64_t length) noexcept override {
     return files_.allocate(file, offset, length);
   }
+  Status punch(File file, std::uint64_t at, std::uint64_t n) noexcept override {
+    return files_.punch(file, at, n);
+  }
   Status sync(File file) noexcept override {
     step_();
     return files_.sync(file);

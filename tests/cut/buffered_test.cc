@@ -195,12 +195,35 @@ TEST_F(Buffered, WithoutAThreadCallersMakeTheCuts) {
   options.background_threads = 0;
   Pool pool = must(Pool::open(path(), options));
   fill_pool(pool);
-  EXPECT_EQ(must(pool.stats()).cuts, 0U);
+  const std::uint64_t cuts = must(pool.stats()).cuts;
   ::usleep(5000);
   EXPECT_TRUE(must(pool.run_background()));
-  EXPECT_EQ(must(pool.stats()).cuts, 1U);
+  EXPECT_EQ(must(pool.stats()).cuts, cuts + 1);
+  auto map = must(pool.map<std::uint64_t, std::uint64_t>("later", small_map()));
+  must(map.put(1, 1));
   must(pool.sync());
-  EXPECT_EQ(must(pool.stats()).cuts, 2U);
+  EXPECT_GE(must(pool.stats()).cuts, cuts + 2);
+  must(pool.close());
+}
+
+// P18: a program that only stores has its cuts, too. Each is older than what is stored after it.
+TEST_F(Buffered, WithoutAThreadMutationsMakeTheCuts) {
+  PoolOptions options = buffered(1);
+  options.background_threads = 0;
+  Pool pool = must(Pool::open(path(), options));
+  auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", small_map()));
+  const std::uint64_t epoch = must(pool.epoch());
+  std::uint64_t n = 0;
+  while (must(pool.stats()).cuts < 3 && n < 10'000'000) must(map.put(n++ % 1000, n));
+  EXPECT_GE(must(pool.stats()).cuts, 3U) << "of " << n << " puts";
+  EXPECT_GE(must(pool.epoch()), epoch + 3);
+  // A batch makes one, too.
+  ::usleep(2000);
+  const std::uint64_t before = must(pool.stats()).cuts;
+  WriteBatch batch;
+  batch.put(map, 1, 1);
+  must(pool.commit(batch));
+  EXPECT_EQ(must(pool.stats()).cuts, before + 1);
   must(pool.close());
 }
 
@@ -359,6 +382,64 @@ TEST_F(Buffered, TheImageCanBeInAnotherFolder) {
   options.buffered.memory_directory = "/nowhere/at/all";
   EXPECT_NE(refused(options), StatusCode::ok);
   EXPECT_EQ(refused(), StatusCode::ok) << message_;
+}
+
+// P14. What is used again has its space in the base, before it has some in the image.
+TEST_F(Buffered, CompactMakesTheBaseSmaller) {
+  if (chosen_engine().engine == Engine::pskiplist) GTEST_SKIP() << "it keeps the old values";
+  const auto space = [&] {
+    struct stat info{};
+    EXPECT_EQ(::stat(path().c_str(), &info), 0);
+    return static_cast<std::uint64_t>(info.st_blocks) * 512;
+  };
+  PoolOptions options = buffered(3'600'000);
+  options.max_size = 64_MiB;
+  const auto fill = [](Pool& pool, char c) {
+    auto map = must(pool.map<std::uint64_t, std::string_view>("large", small_map()));
+    for (std::uint64_t i = 0; i < 400; ++i) must(map.put(i, std::string(30'000, c)));
+    return map;
+  };
+  {
+    Pool pool = must(Pool::open(path(), options));
+    fill(pool, 'a');
+    must(pool.close());
+  }
+  const std::uint64_t full = space();
+  ASSERT_GT(full, 12_MiB);
+  const auto shrink = [&](Pool& pool) {
+    auto map = must(pool.map<std::uint64_t, std::string_view>("large", small_map()));
+    for (std::uint64_t i = 0; i < 400; ++i) (void)must(map.erase(i));
+    require(must(pool.compact()) > 10_MiB, "it says so");
+    require(space() < full - 10_MiB, "it is so");
+    require(must(pool.compact()) == 0, "once");
+    const std::uint64_t small = space();
+    fill(pool, 'b');
+    require(space() > small + 10_MiB, "before a fold");
+    must(pool.sync());
+  };
+  in_killed_process(shrink, options);
+  machine_restarts();
+  Pool pool = must(Pool::open(path(), as_it_was()));
+  auto map = must(pool.map<std::uint64_t, std::string_view>("large", small_map()));
+  for (std::uint64_t i = 0; i < 400; ++i) {
+    ASSERT_TRUE(must(map.get(i)) == std::string(30'000, 'b')) << i;
+  }
+  expect_sound(pool);
+}
+
+// A refused open leaves nothing.
+TEST_F(Buffered, WithoutItsFolderForTheImageNothingIsMade) {
+  PoolOptions options = buffered();
+  options.buffered.memory_directory = "/there/is/no/such/folder";
+  EXPECT_FALSE(Pool::open(path(), options).has_value());
+  EXPECT_FALSE(fs::exists(path()));
+  EXPECT_FALSE(fs::exists(path() + "-log"));
+  {
+    Pool pool = must(Pool::open(path(), buffered()));
+    fill_pool(pool);
+  }
+  EXPECT_FALSE(Pool::open(path(), options).has_value());
+  EXPECT_TRUE(fs::exists(path()));
 }
 
 TEST_F(Buffered, OptionsAreVerified) {

@@ -52,6 +52,9 @@ class Named final : public FileSystem {
   Status allocate(File file, std::uint64_t at, std::uint64_t n) noexcept override {
     return files_.allocate(file, at, n);
   }
+  Status punch(File file, std::uint64_t at, std::uint64_t n) noexcept override {
+    return files_.punch(file, at, n);
+  }
   Status sync(File file) noexcept override { return files_.sync(file); }
   Expected<std::uint64_t> size(File file) noexcept override { return files_.size(file); }
   void forget(File file) noexcept override { files_.forget(file); }
@@ -152,6 +155,7 @@ class Power {
       for (std::uint64_t step = 0; step < kSteps; ++step) {
         change(map, content, process * kSteps + step);
         if (step % 40 == 39 || step < 2) cut(pool, content);
+        if (step == 30) come_and_go(pool, map, content);
         // The state at the fold becomes durable.
         if (step % 70 == 60) {
           cuts_.push_back(content);
@@ -180,6 +184,7 @@ class Power {
 
  private:
   static constexpr std::uint64_t kSteps = 160;
+  static constexpr std::uint64_t kKeys = 90, kAllKeys = 96;
   static constexpr std::uint64_t kLater = 500, kEnd = 530;  // steps after a recovery
 
   // Before that nothing is promised: the base need not have its content.
@@ -216,7 +221,7 @@ class Power {
   }
 
   static void change(Content& content, std::uint64_t step) {
-    const std::uint64_t key = mix(step) % 90;
+    const std::uint64_t key = mix(step) % kKeys;
     if (step % 4 == 3) {
       content.erase(key);
     } else {
@@ -225,13 +230,29 @@ class Power {
   }
   template <class M>
   static void change(M& map, Content& content, std::uint64_t step) {
-    const std::uint64_t key = mix(step) % 90;
+    const std::uint64_t key = mix(step) % kKeys;
     change(content, step);
     if (content.contains(key)) {
       must(map.put(key, content[key]));
     } else {
       (void)must(map.erase(key));
     }
+  }
+  // Large values, whose extents are then given back, also in the base.
+  template <class M>
+  void come_and_go(Pool& pool, M& map, Content& content) {
+    for (std::uint64_t key = kKeys; key < kAllKeys; ++key) {
+      content[key] = std::string(20'000 + key, 'l');
+      must(map.put(key, content[key]));
+    }
+    cut(pool, content);
+    for (std::uint64_t key = kKeys; key < kAllKeys; ++key) {
+      content.erase(key);
+      (void)must(map.erase(key));
+    }
+    cuts_.push_back(content);
+    (void)must(pool.compact());
+    durable_ = cuts_.size() - 1;
   }
   void cut(Pool& pool, const Content& content) {
     cuts_.push_back(content);
@@ -241,7 +262,7 @@ class Power {
   template <class M>
   static Content content_of(M& map) {
     Content content;
-    for (std::uint64_t key = 0; key < 90; ++key) {
+    for (std::uint64_t key = 0; key < kAllKeys; ++key) {
       if (auto value = must(map.get(key))) content[key] = *value;
     }
     return content;

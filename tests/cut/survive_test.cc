@@ -106,7 +106,10 @@ class Survive : public ::testing::Test {
     }
     if (folds) {
       threads.emplace_back([&] {
-        for (;;) must(pool.fold_log());
+        for (;;) {
+          must(pool.fold_log());
+          (void)must(pool.compact());
+        }
       });
     }
     for (;;) {
