@@ -2,7 +2,7 @@
 //
 // WHAT  A thread moves what writers have noted out of their rings every few milliseconds. Once an
 //   interval it cuts the pool, if anything has changed, and writes the lines as an epoch. Callers
-//   wait for the number of a cut; any number of them share one.
+//   wait for the number of a cut; any number of them share one. The first of them makes it itself.
 // INVARIANTS
 //   stream.T1  A cut with a number of at least next() began after that call, so it has everything
 //       that had been acknowledged before it.
@@ -131,6 +131,10 @@ class CutStream {
   // Without a thread: makes a cut if it is time; of several callers one does. Returns whether this
   // one did.
   bool run_due() noexcept;
+  // The next one is due an interval from now, however long the work of the caller has taken.
+  void put_off() noexcept {
+    due_.store(P::now_ns() + shape_.interval_ns, std::memory_order_relaxed);
+  }
 
   // --- a fold ---
   // Calls f() while nothing else uses the log.
@@ -158,7 +162,7 @@ class CutStream {
   // --- mutations ---
   bool lets() const noexcept {
     if (failed()) return true;
-    if (by_callers_) return !full() && P::now_ns() < due_.load(std::memory_order_relaxed);
+    if (by_callers_) return !full() && !is_due();
     if (!threaded_.load(std::memory_order_relaxed)) return true;
     if (full()) return false;
     return !shape_.throttles ||
@@ -182,9 +186,24 @@ class CutStream {
   };
 
   void run() noexcept;
-  Status attempt(bool resumes = false) noexcept;  // busy: try again
+  Status attempt(bool resumes = false) noexcept {  // busy: try again
+    LatchGuard guard(latch_);
+    return attempt_with_latch(resumes);
+  }
+  Status attempt_with_latch(bool resumes) noexcept;
+  // If it was `asked` for, a caller may have made that cut meanwhile.
+  Status attempt_if(bool asked) noexcept {
+    LatchGuard guard(latch_);
+    const bool made = asked && wanted_.load(std::memory_order_relaxed) <= reached();
+    return made ? Status() : attempt_with_latch(false);
+  }
+  bool attempt_now(bool& tries) noexcept;
   Status write(std::uint64_t began, std::uint64_t unix_ns) noexcept;
-  bool rest() noexcept;
+  bool rest() noexcept {
+    LatchGuard guard(latch_);
+    return rest_with_latch();
+  }
+  bool rest_with_latch() noexcept;
   Status fail_with(Status s) noexcept;
   void forget_failure() noexcept;
   void tell() noexcept {
@@ -193,6 +212,7 @@ class CutStream {
   }
   // Without a thread mutations always ask.
   void put_brake(bool on) noexcept { watch_.brake(on || by_callers_); }
+  bool is_due() const noexcept { return P::now_ns() >= due_.load(std::memory_order_relaxed); }
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   std::uint64_t bound() const noexcept {
     return shape_.log_bytes != 0 ? shape_.log_bytes : std::max(1_GiB, pool_.size() / 4);
@@ -275,8 +295,7 @@ Status CutStream<P>::write(std::uint64_t began, std::uint64_t unix_ns) noexcept 
 }
 
 template <class P>
-Status CutStream<P>::attempt(bool resumes) noexcept {
-  LatchGuard guard(latch_);
+Status CutStream<P>::attempt_with_latch(bool resumes) noexcept {
   if (failed() && !resumes) return failure();
   const std::uint64_t number = begun_.fetch_add(1, std::memory_order_seq_cst) + 1;
   const std::uint64_t began = P::now_ns();
@@ -331,6 +350,17 @@ Status CutStream<P>::attempt(bool resumes) noexcept {
   return s;
 }
 
+// Makes a cut, unless another thread uses the log. For a caller that waits: two switches between
+// threads cost more than a cut of a few lines. If the cut fails, the thread of the stream makes the
+// next one, and `tries` becomes false.
+template <class P>
+bool CutStream<P>::attempt_now(bool& tries) noexcept {
+  if (!latch_.try_lock()) return false;
+  tries = attempt_with_latch(false).ok();
+  latch_.unlock();
+  return tries;
+}
+
 template <class P>
 Status CutStream<P>::wait(std::uint64_t cut) noexcept {
   if (cut > next()) {
@@ -340,12 +370,14 @@ Status CutStream<P>::wait(std::uint64_t cut) noexcept {
   std::uint64_t wanted = wanted_.load(std::memory_order_relaxed);
   while (wanted < cut && !wanted_.compare_exchange_strong(wanted, cut, std::memory_order_seq_cst)) {
   }
+  bool tries = true;
   for (unsigned spins = 0;;) {
     const std::uint32_t seen = done_.load(std::memory_order_acquire);
     if (reached() >= cut) return {};
     // It may have been forgotten meanwhile.
     if (Status s = failure(); !s.ok()) return s;
     if (threaded_.load(std::memory_order_acquire)) {
+      if (tries && attempt_now(tries)) continue;
       event_.signal();
       P::park(done_, seen);
     } else if (Status s = attempt(); !s.ok() && s != StatusCode::busy) {
@@ -393,20 +425,16 @@ void CutStream<P>::on_folded() noexcept {
 template <class P>
 bool CutStream<P>::run_due() noexcept {
   if (threaded_.load(std::memory_order_relaxed) || failed()) return false;
-  const std::uint64_t now = P::now_ns();
-  std::uint64_t due = due_.load(std::memory_order_relaxed);
-  if (now < due ||
-      !due_.compare_exchange_strong(due, now + shape_.interval_ns, std::memory_order_relaxed)) {
-    return false;
-  }
-  return !rest() && attempt().ok();
+  if (!is_due() || !latch_.try_lock()) return false;
+  const bool done = is_due() && !rest_with_latch() && attempt_with_latch(false).ok();
+  latch_.unlock();
+  return done;
 }
 
 // Moves what writers have noted, and returns whether there is nothing to cut. Then the last epoch
 // is confirmed (epoch_log.h).
 template <class P>
-bool CutStream<P>::rest() noexcept {
-  LatchGuard guard(latch_);
+bool CutStream<P>::rest_with_latch() noexcept {
   const std::uint64_t now = P::now_ns();
   const std::uint64_t unix_ns = P::unix_ns();
   cutter_.drain();
@@ -439,7 +467,7 @@ void CutStream<P>::run() noexcept {
     } else if (asked || (now >= due && !rest())) {
       // Otherwise this thread could have the latch again and again.
       for (unsigned spins = 0; users_.load(std::memory_order_relaxed) != 0;) P::pause(spins++);
-      if (attempt().ok() && asked) continue;
+      if (attempt_if(asked).ok() && asked) continue;
       due = due_.load(std::memory_order_relaxed);
     }
     {

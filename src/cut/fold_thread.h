@@ -5,8 +5,8 @@
 // INVARIANTS
 //   thread.D1  The log is used under the latch of the stream only.
 //   thread.D2  The watch knows the epoch that the base will have before a mark says so.
-//   thread.D3  While with_base() calls its function, the base is the pool at one epoch, not older
-//       than the call, and its mark says so.
+//   thread.D3  While with_base() calls its function, no fold is under way, and the base has every
+//       epoch that was durable before the call.
 // FAILURE  The stream fails with the error (CutStream::on_fold_failed()). After its resume() the
 //   next fold writes all pages again. If memory is short, the fold is tried again a second later.
 // WITHOUT A THREAD  run_due() makes a step: a fold begins, a piece, or its end; fold() makes all.
@@ -74,9 +74,16 @@ class FoldThread {
   // Returns when the base has everything that was acknowledged before the call. Errors: those of
   // the log, out_of_memory.
   Status fold() noexcept;
-  // Folds, and calls f(), which may change what is free in the base. Errors: as fold().
+  // Folds, and calls f(), which may change what is free in the base, within alone(). Errors: as
+  // fold().
   template <class F>
   Status with_base(F&& f) noexcept;
+  // Calls f() while nothing else writes to the base.
+  template <class F>
+  auto alone(F&& f) noexcept {
+    LatchGuard guard(base_latch_);
+    return f();
+  }
   FoldFigures figures() const noexcept {
     return {.folds = folds_.load(std::memory_order_relaxed),
             .written_bytes = written_.load(std::memory_order_relaxed)};
@@ -239,15 +246,15 @@ Status FoldThread<P>::with_base(F&& f) noexcept {
   while (folding_.active()) {  // another one has begun
     if (Status s = step(); !s.ok()) return s;
   }
-  LatchGuard base(base_latch_);
   return f();
 }
 
 template <class P>
 bool FoldThread<P>::run_due() noexcept {
-  if (threaded_) return false;
-  LatchGuard guard(step_latch_);
-  return due() && step().ok();
+  if (threaded_ || !step_latch_.try_lock()) return false;
+  const bool done = due() && step().ok();
+  step_latch_.unlock();
+  return done;
 }
 
 // A piece that is written later finds that the log has failed, and is not written.

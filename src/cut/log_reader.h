@@ -365,7 +365,9 @@ Status LogReader<P>::scan_segment(std::uint64_t number, bool& has_head) noexcept
     auto whole = read_body(head);
     if (!whole) return std::move(whole.error());
     if (Status s = add(head, *whole); !s.ok()) return s;
-    if (*whole && !note_pages(head)) return StatusCode::out_of_memory;
+    // The base has the lines of an epoch that was folded.
+    const bool needed = *whole && head.epoch > mark_.folded;
+    if (needed && !note_pages(head)) return StatusCode::out_of_memory;
     // A torn part says nothing for sure of what lies behind its head.
     at += *whole ? align_up(layout::part_bytes(head.runs, head.lines), kPage) : kPage;
   }

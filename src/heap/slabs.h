@@ -80,7 +80,7 @@ class Slabs : public Extents<P> {
   // since. Meanwhile no extent is assigned.
   template <class F>
   [[gnu::noinline]] Status visit_punched(F&& visit) {
-    constexpr std::uint64_t kStep = 4096;  // extents per hold of the latch
+    constexpr std::uint64_t kStep = 256;  // extents per hold of the latch
     for (std::uint64_t begin = 0; begin < this->extent_count(); begin += kStep) {
       LatchGuard guard(extent_latch_);
       const std::uint64_t end =

@@ -214,16 +214,19 @@ Status FileStorage::sync_name() const noexcept {
 void FileStorage::discard_new() noexcept { ::unlink(new_path_.c_str()); }
 void FileStorage::remove() noexcept { ::unlink(path_.c_str()); }
 
-void FileStorage::remove_second_name() noexcept {
-  PathText second;
+void FileStorage::remove_own(const char* path) const noexcept {
   struct stat own{};
   struct stat other{};
-  if (second.assign(path_.c_str(), ".creating") && fstat(fd_, &own) == 0 &&
-      ::lstat(second.c_str(), &other) == 0 && own.st_ino == other.st_ino &&
+  if (fstat(fd_, &own) == 0 && ::lstat(path, &other) == 0 && own.st_ino == other.st_ino &&
       own.st_dev == other.st_dev) {
-    ::unlink(second.c_str());
+    ::unlink(path);
   }
 }
+void FileStorage::remove_second_name() noexcept {
+  PathText second;
+  if (second.assign(path_.c_str(), ".creating")) remove_own(second.c_str());
+}
+void FileStorage::remove_name() noexcept { remove_own(path_.c_str()); }
 
 Status FileStorage::adopt(int fd, Access access) noexcept {
   fd_ = fd;

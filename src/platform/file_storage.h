@@ -45,7 +45,9 @@ class FileStorage final : public Storage {
   // between the two steps of publish().
   Status sync_name() const noexcept;
   void discard_new() noexcept;  // removes what create() made and publish() did not name
-  void remove() noexcept;       // removes the file's name; what is mapped stays
+  // Removes the name that publish() gave, unless it is another file's by now.
+  void remove_name() noexcept;
+  void remove() noexcept;  // removes the file's name; what is mapped stays
   // Removes the name that a create() leaves if it is killed within publish().
   void remove_second_name() noexcept;
   // Before map(): the pages of the file that do not exist yet will come from all memory nodes in
@@ -119,6 +121,7 @@ class FileStorage final : public Storage {
   void populate(std::uint64_t offset, std::uint64_t length) noexcept;
 
  private:
+  void remove_own(const char* path) const noexcept;  // only a name of the open file
   Status adopt(int fd, Access access) noexcept;
   Status lock() noexcept;
   void detect_medium() noexcept;

@@ -431,7 +431,11 @@ void Buffered::start(bool threads) noexcept {
 void Buffered::wait() noexcept {
   if (threads_) return stream_->wait_for_cut();
   const bool cut = stream_->run_due();
-  if (!fold_thread_->run_due() && !cut && !stream_->lets()) nap();
+  if (fold_thread_->run_due() || cut) {
+    stream_->put_off();
+  } else if (!stream_->lets()) {
+    nap();  // another thread does it
+  }
 }
 
 // So that a fold needs no space. After any other error a fold tries it again.
@@ -447,11 +451,11 @@ Status Buffered::before_reuse(std::uint64_t offset, std::uint64_t length) noexce
   return s == StatusCode::pool_full ? std::move(s) : Status();
 }
 
-// What is free in the base at the epoch that it has means nothing to the epochs after it: they have
-// each line that was stored since.
+// What is free since before an epoch that the base has means nothing to it, nor to the epochs after
+// it: they have each line that was stored since.
 Status Buffered::punch_base(FunctionRef<Status(Visit visit)> holes) noexcept {
   const auto punch = [this](std::uint64_t offset, std::uint64_t length) {
-    return files_.punch(base_, offset, length);
+    return fold_thread_->alone([&] { return files_.punch(base_, offset, length); });
   };
   return fold_thread_->with_base(
       [&] { return platform_->poisoned() ? platform_->failure() : holes(punch); });

@@ -152,7 +152,9 @@ Status PoolImpl::create_file(const PoolOptions& options) {
   storage_.unmap();
   if (s.ok()) s = begin_buffered(options, header, copy);
   // Such as a `memory_directory` that does not exist.
-  if (!s.ok() && (!buffered_ || buffered_->is_unused())) ::unlink(path_.c_str());
+  if (!s.ok() && (!buffered_ || buffered_->is_unused())) {
+    (base_.is_open() ? base_ : storage_).remove_name();
+  }
   return s;
 }
 

@@ -269,6 +269,19 @@ class File : public Media {
   }
 };
 
+TEST_F(File, ANameThatIsAnotherFilesByNowStays) {
+  FileStorage storage;
+  make(storage);
+  const std::string own = path_ + "-own";
+  ASSERT_EQ(std::rename(path_.c_str(), own.c_str()), 0);
+  write_bytes(path_, "another");
+  storage.remove_name();
+  EXPECT_EQ(read_bytes(path_), "another");
+  ASSERT_EQ(std::rename(own.c_str(), path_.c_str()), 0);
+  storage.remove_name();
+  EXPECT_NE(::access(path_.c_str(), F_OK), 0);
+}
+
 TEST_F(File, AnObserverChangesNothing) {
   FileStorage owner;
   make(owner);
