@@ -124,7 +124,7 @@ class EpochLog {
   std::uint64_t used_bytes() const noexcept { return segments_.used_bytes(); }
   std::uint64_t segment_bytes() const noexcept { return shape_.segment_bytes; }
   // Bytes of parts that were written.
-  std::uint64_t written() const noexcept { return written_; }
+  std::uint64_t written() const noexcept { return written_ + segments_.zero_bytes(); }
   // After a failure. The next epoch must get all lines that changed since durable().
   void resume() noexcept;
 

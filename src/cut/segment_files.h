@@ -7,7 +7,7 @@
 //       names it; all that before its first part. Each is durable before the next.
 //   log.S2  A segment is used again or removed only if no epoch in it is needed, and those of a
 //       process before only once an epoch of this one counts, or the base has all of theirs; and
-//       never the one that the mark names.
+//       never one that a mark names which may be on the disk.
 //   log.S3  When a segment has no room for the next part of an epoch, the parts in it become
 //       durable before that part is written.
 //   log.S4  unread() has what is durable in the segments of this process that are needed, and was
@@ -79,6 +79,7 @@ class SegmentFiles {
   void release() noexcept { held_ = false; }
   // Of all segments, and of those that are needed.
   std::uint64_t bytes() const noexcept { return (old_.size() + (open_ ? 1 : 0)) * bytes_; }
+  std::uint64_t zero_bytes() const noexcept { return zeros_; }  // that append() has added
   std::uint64_t used_bytes() const noexcept {
     return (old_.size() - count_free() + (open_ ? 1 : 0)) * bytes_;
   }
@@ -120,8 +121,11 @@ class SegmentFiles {
   Expected<bool> is_own(const PathText& path) noexcept;
   Status find_own(Array<std::uint64_t>& own, Array<std::uint64_t>& unknown) noexcept;
   Status remove(const Array<std::uint64_t>& numbers) noexcept;
+  // log.S2; a mark that could not be written may name a later segment than the one that counts
   bool is_free(const Old& old) const noexcept {
-    return !held_ && old.last <= freed_ && old.number != marks_.mark().newest;  // log.S2
+    const std::uint64_t newest = marks_.mark().newest;
+    const bool tried = P::runs("log.segment.tried"_site) && old.number > newest;
+    return !held_ && old.last <= freed_ && old.number != newest && !tried;
   }
   Old* free_after(std::uint64_t number) noexcept;
   std::size_t count_free() const noexcept {
@@ -138,6 +142,7 @@ class SegmentFiles {
   Expected<FileSystem::File> open_spare(bool any, PathText& path, Old*& reused) noexcept;
   Expected<FileSystem::File> open_new(PathText& path) noexcept;
   Status begin_next(bool any, EpochId after) noexcept;
+  Status fill() noexcept;
   Status make(FileSystem::File file, const PathText& path, Old* reused, EpochId after) noexcept;
   void close_file() noexcept {
     if (std::exchange(open_, false)) files_.close(file_);
@@ -153,6 +158,8 @@ class SegmentFiles {
   bool open_ = false;      // file_ is
   bool unsynced_ = false;  // it has parts that are not durable
   std::uint64_t at_ = 0;
+  std::uint64_t filled_ = 0;  // up to there it was written before
+  std::uint64_t zeros_ = 0;
   bool held_ = false;        // no epoch of this process counts
   std::uint64_t freed_ = 0;  // segments whose last epoch is not beyond it are free
   Array<Old> old_;
@@ -346,6 +353,7 @@ Status SegmentFiles<P>::make(FileSystem::File file, const PathText& path, Old* r
   file_ = file;
   open_ = true;
   at_ = kPage;
+  filled_ = reused != nullptr ? bytes_ : kPage;
   if (!unread_.push_back({.number = number_, .from = kPage, .to = kPage}))
     return StatusCode::out_of_memory;
   if (P::runs("log.segment.name"_site)) s = files_.sync_folder(folder_);
@@ -392,7 +400,21 @@ Status SegmentFiles<P>::append(const std::byte* bytes, std::size_t n) noexcept {
   unsynced_ = true;
   if (Status s = files_.write(file_, bytes, n, at_); !s.ok()) return s;
   at_ += n;
-  return {};
+  return n == kPage ? fill() : Status();
+}
+
+// A file system has to note the first write to space that was only allocated, so a sync after it
+// takes half as long again. After a part of one page, of which many may follow, the space behind it
+// is written at once. The zeros read as the space did.
+template <class P>
+Status SegmentFiles<P>::fill() noexcept {
+  static constexpr std::uint64_t kFill = 16 * kPage;
+  alignas(kPage) static std::byte zeros[kFill];
+  if (at_ < filled_ || at_ == bytes_) return {};
+  const std::uint64_t n = std::min(kFill, bytes_ - at_);
+  filled_ = at_ + n;
+  zeros_ += n;
+  return files_.write(file_, zeros, n, at_);
 }
 
 template <class P>

@@ -177,14 +177,18 @@ void SimFileSystem::put(Node& node, const void* bytes, std::size_t n, std::uint6
   for (std::size_t done = 0; done < n;) {
     const std::uint64_t at = offset + done;
     const std::size_t piece = std::min<std::uint64_t>(n - done, kSector - at % kSector);
-    Sector& sector = node.now[at / kSector];  // zero if it is new
-    std::memcpy(sector.data() + at % kSector, static_cast<const std::byte*>(bytes) + done, piece);
-    node.writes.push_back({.sector = at / kSector, .after = sector, .dropped = false});
+    const auto* from = static_cast<const std::byte*>(bytes) + done;
+    const bool zero = std::all_of(from, from + piece, [](std::byte b) { return b == std::byte{}; });
     done += piece;
     if (at + piece > node.size) {
       node.size = at + piece;
       node.resizes.push_back(node.size);
     }
+    // Whether zeros on zeros are written makes no difference.
+    if (zero && !node.now.contains(at / kSector)) continue;
+    Sector& sector = node.now[at / kSector];  // zero if it is new
+    std::memcpy(sector.data() + at % kSector, from, piece);
+    node.writes.push_back({.sector = at / kSector, .after = sector, .dropped = false});
   }
 }
 

@@ -225,7 +225,7 @@ TEST_F(Backups, KeepTheLogThatTheyNeed) {
     const std::string to = path("to" + std::to_string(keep));
     must(pool.backup(to));
     auto map = later(pool);
-    for (std::uint64_t i = 0; must(pool.stats()).log_written_bytes < 12_MiB; ++i) {
+    for (std::uint64_t i = 0; must(pool.stats()).log_written_bytes < 24_MiB; ++i) {
       must(map.put(i % 300, i));
       must(pool.sync());
       if (i % 400 == 0) must(pool.fold_log());

@@ -57,7 +57,7 @@ TEST(Log, KeepsThemAfterAFailureOfEachCall) {
   const std::uint64_t calls = history.calls;
   EXPECT_GT(calls, 120);
   std::uint64_t images = 0;
-  for (std::uint64_t call = 1; call <= calls; call += scaled(1, 90, 120)) {
+  for (std::uint64_t call = 1; call <= calls; call += scaled(1, 40, 120)) {
     for (const bool forgets : {false, true}) {
       const DiskReport report = explore({.failing_call = call, .forgets = forgets}, history);
       ASSERT_EQ(report.failures, 0) << "call " << call << ": " << report.first_failure;
@@ -388,6 +388,7 @@ std::vector<Planted> planted() {
           {"log.segment.head", power},
           {"log.segment.name", power},
           {"log.segment.newest", wrong_of_damage},
+          {"log.segment.tried", call(12)},
           {"log.epoch.sync", power},
           {"log.resume.term", call(14)},
           {"log.restart.mark", wrong_within_restart},
