@@ -15,6 +15,8 @@ namespace perdure {
 namespace {
 
 constexpr std::uint64_t kPatience = 5'000'000'000;  // nanoseconds
+constexpr std::uint64_t kSayEvery = 1'000'000'000;
+constexpr std::uint64_t kOften = 1 << 16;  // lines
 
 int length(std::string_view text) noexcept { return static_cast<int>(text.size()); }
 
@@ -300,12 +302,16 @@ Status Buffered::inherit(std::string_view path) noexcept {
 
 Status Buffered::replay_into_live(LogReader<RealPlatform>& reader, std::uint64_t& lines) noexcept {
   Status made;
+  std::uint64_t said = RealPlatform::now_ns();
   Status s = reader.replay([&](std::uint64_t line, const LineWords& content) {
     if (made.ok()) made = live_.chunks().make_live(line * kLine);
     if (!made.ok()) return;
     std::memcpy(live_.image().base() + line * kLine, content.words, kLine);
     live_.mark_dirty(line);
-    ++lines;
+    if (++lines % kOften != 0 || RealPlatform::now_ns() - said < kSayEvery) return;
+    said = RealPlatform::now_ns();
+    log_.say(LogLevel::info, "is being restored from its log: %llu lines so far",
+             static_cast<unsigned long long>(lines));
   });
   if (!s.ok() || made.ok()) return s;
   PathText path;
