@@ -218,9 +218,11 @@ class CutStream {
     return shape_.log_bytes != 0 ? shape_.log_bytes : std::max(1_GiB, pool_.size() / 4);
   }
   // A fold writes at most the pool. So it pays once the log is as long, and needs time until the
-  // bound. It does not free the segment that is written.
+  // bound: of a pool that is larger than the log, less of it, so that it writes less for each line.
+  // It does not free the segment that is written.
   std::uint64_t fold_at() const noexcept {
-    return std::min(bound() / 4 * 3, std::max(pool_.size(), 4 * log_.segment_bytes()));
+    const std::uint64_t latest = pool_.size() <= bound() ? bound() / 2 : bound() / 4 * 3;
+    return std::min(latest, std::max(pool_.size(), 4 * log_.segment_bytes()));
   }
   bool full() const noexcept { return used_.load(std::memory_order_relaxed) >= bound(); }
   void see_log() noexcept {
@@ -350,12 +352,12 @@ Status CutStream<P>::attempt_with_latch(bool resumes) noexcept {
   return s;
 }
 
-// Makes a cut, unless another thread uses the log. For a caller that waits: two switches between
+// Makes a cut, unless another thread uses the log, or a fold waits for it. For a caller that waits: two switches between
 // threads cost more than a cut of a few lines. If the cut fails, the thread of the stream makes the
 // next one, and `tries` becomes false.
 template <class P>
 bool CutStream<P>::attempt_now(bool& tries) noexcept {
-  if (!latch_.try_lock()) return false;
+  if (users_.load(std::memory_order_relaxed) != 0 || !latch_.try_lock()) return false;
   tries = attempt_with_latch(false).ok();
   latch_.unlock();
   return tries;
