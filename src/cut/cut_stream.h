@@ -352,9 +352,9 @@ Status CutStream<P>::attempt_with_latch(bool resumes) noexcept {
   return s;
 }
 
-// Makes a cut, unless another thread uses the log, or a fold waits for it. For a caller that waits: two switches between
-// threads cost more than a cut of a few lines. If the cut fails, the thread of the stream makes the
-// next one, and `tries` becomes false.
+// Makes a cut, unless another thread uses the log, or a fold waits for it. For a caller that waits:
+// two switches between threads cost more than a cut of a few lines. If the cut fails, the thread of
+// the stream makes the next one, and `tries` becomes false.
 template <class P>
 bool CutStream<P>::attempt_now(bool& tries) noexcept {
   if (users_.load(std::memory_order_relaxed) != 0 || !latch_.try_lock()) return false;

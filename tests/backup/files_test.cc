@@ -286,7 +286,7 @@ DiskReport explore() {
   return explore_disk(
       {.all_below = 16,
        .random = 4,
-       .alone = length ? 24U : 8U,
+       .alone = length ? 24U : 4U,
        .second_failure = length ? 100U : 1'500U,
        .replay = replayed()},
       [&](SimFileSystem& files) {
