@@ -458,10 +458,10 @@ bool CutStream<P>::rest_with_latch() noexcept {
 template <class P>
 void CutStream<P>::run() noexcept {
   std::uint64_t nap = kLeastNap;
+  std::uint64_t before = 0;  // notes that were moved until the last look
   while (!stopped_.load(std::memory_order_acquire)) {
     const std::uint32_t seen = event_.seen();
     const bool asked = wanted_.load(std::memory_order_seq_cst) > reached();
-    const std::uint64_t before = dirty_.drained();
     const std::uint64_t now = P::now_ns();
     std::uint64_t due = due_.load(std::memory_order_relaxed);
     if (failed()) {
@@ -475,8 +475,9 @@ void CutStream<P>::run() noexcept {
     {
       LatchGuard guard(latch_);
       cutter_.drain();
+      const std::uint64_t moved = dirty_.drained();
+      nap = moved != std::exchange(before, moved) ? kLeastNap : std::min(2 * nap, kMostNap);
     }
-    nap = dirty_.drained() != before ? kLeastNap : std::min(2 * nap, kMostNap);
     const std::uint64_t after = P::now_ns();
     if (due > after) event_.wait(seen, std::min(nap, due - after));
   }
