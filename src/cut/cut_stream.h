@@ -99,6 +99,7 @@ class CutStream {
     by_callers_ = true;
     put_brake(true);
   }
+  bool serves_callers() const noexcept { return by_callers_; }
   // In a child of fork, which has no such thread.
   void abandon() noexcept { threaded_.store(false, std::memory_order_relaxed); }
 

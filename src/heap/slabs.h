@@ -48,31 +48,18 @@ class Slabs : public Extents<P> {
   [[gnu::noinline]] Expected<std::uint64_t> punch_free() {
     if (Status s = this->read_table(); !s.ok()) return fail(std::move(s));
     reclaim();
-    constexpr std::uint64_t kStep = 4096;  // extents per hold of the latch
     std::uint64_t bytes = 0;
-    for (std::uint64_t begin = 0; begin < this->extent_count(); begin += kStep) {
-      LatchGuard guard(extent_latch_);
-      const std::uint64_t end =
-          std::min(begin + kStep, extent_count_.load(std::memory_order_relaxed));
-      const auto punchable = [&](std::uint64_t i) {
-        // The word says free, or virgin: durable since release_extent.
-        return !this->assigned(i) && !extents_[i].has(kPunched);
-      };
-      for (std::uint64_t i = begin; i < end; ++i) {
-        if (!punchable(i)) continue;
-        std::uint64_t stop = i + 1;
-        while (stop < end && punchable(stop)) ++stop;
-        const std::uint64_t length = (stop - i) << extent_shift_;
-        // Then words may say "free" in the memory of this process only (live_chunks.h).
-        if (this->platform_.poisoned()) return fail(StatusCode::poisoned);
-        if (Status s = this->storage_.punch(offset_of(i), length); !s.ok()) {
-          return fail(std::move(s));
-        }
-        for (std::uint64_t j = i; j < stop; ++j) extents_[j].set(kPunched);
-        bytes += length;
-        i = stop;
-      }
-    }
+    // The words say free, or virgin: durable since release_extent.
+    Status s = visit_free(4096, false, [&](std::uint64_t first, std::uint64_t stop) {
+      const std::uint64_t length = (stop - first) << extent_shift_;
+      // Then words may say "free" in the memory of this process only (live_chunks.h).
+      if (this->platform_.poisoned()) return Status(StatusCode::poisoned);
+      if (Status p = this->storage_.punch(offset_of(first), length); !p.ok()) return p;
+      for (std::uint64_t i = first; i < stop; ++i) extents_[i].set(kPunched);
+      bytes += length;
+      return Status();
+    });
+    if (!s.ok()) return fail(std::move(s));
     return bytes;
   }
 
@@ -80,19 +67,28 @@ class Slabs : public Extents<P> {
   // since. Meanwhile no extent is assigned.
   template <class F>
   [[gnu::noinline]] Status visit_punched(F&& visit) {
-    constexpr std::uint64_t kStep = 256;  // extents per hold of the latch
-    for (std::uint64_t begin = 0; begin < this->extent_count(); begin += kStep) {
+    return visit_free(256, true, [&](std::uint64_t first, std::uint64_t stop) {
+      return visit(offset_of(first), (stop - first) << extent_shift_);
+    });
+  }
+
+ private:
+  // Calls visit(first, stop) for the runs of free extents that are punched, or are not. `step`:
+  // extents per hold of the latch.
+  template <class F>
+  Status visit_free(std::uint64_t step, bool punched, F&& visit) {
+    for (std::uint64_t begin = 0; begin < this->extent_count(); begin += step) {
       LatchGuard guard(extent_latch_);
       const std::uint64_t end =
-          std::min(begin + kStep, extent_count_.load(std::memory_order_relaxed));
-      const auto is_punched = [&](std::uint64_t i) {
-        return !this->assigned(i) && extents_[i].has(kPunched);
+          std::min(begin + step, extent_count_.load(std::memory_order_relaxed));
+      const auto matches = [&](std::uint64_t i) {
+        return !this->assigned(i) && extents_[i].has(kPunched) == punched;
       };
       for (std::uint64_t i = begin; i < end; ++i) {
-        if (!is_punched(i)) continue;
+        if (!matches(i)) continue;
         std::uint64_t stop = i + 1;
-        while (stop < end && is_punched(stop)) ++stop;
-        if (Status s = visit(offset_of(i), (stop - i) << extent_shift_); !s.ok()) return s;
+        while (stop < end && matches(stop)) ++stop;
+        if (Status s = visit(i, stop); !s.ok()) return s;
         i = stop;
       }
     }

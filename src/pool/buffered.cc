@@ -423,8 +423,7 @@ Status Buffered::attach(RealPlatform& platform, EpochDomain<RealPlatform>& epoch
 
 void Buffered::start(bool threads) noexcept {
   if (threads && stream_->start()) {
-    threads_ = fold_thread_->start();
-    if (threads_) return;
+    if (fold_thread_->start()) return;
     stream_->stop();
   }
   stream_->serve_callers();
@@ -435,7 +434,7 @@ void Buffered::start(bool threads) noexcept {
 
 // A mutation waits for the threads, or does their work that is due: a cut, and a piece of a fold.
 void Buffered::wait() noexcept {
-  if (threads_) return stream_->wait_for_cut();
+  if (!stream_->serves_callers()) return stream_->wait_for_cut();
   const bool cut = stream_->run_due();
   if (fold_thread_->run_due() || cut) {
     stream_->put_off();

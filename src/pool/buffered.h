@@ -159,7 +159,6 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   RealPlatform* platform_ = nullptr;
   Gate<RealPlatform>* gate_ = nullptr;
   bool inherited_ = false;
-  bool threads_ = false;
   bool published_ = false;  // begin() has given the live image its name
   // For undo(): the header before begin(), unless that has changed nothing in it.
   std::optional<layout::Header> before_;
