@@ -89,7 +89,7 @@ enum class OnLogFailure : std::uint8_t {
 struct BufferedOptions {
   // Milliseconds between two cuts; 1 to 3,600,000. With PoolOptions::background_threads = 0 a
   // mutation makes the cut that is due, and a piece of a fold, before it goes on; so do sync(),
-  // wait_durable() and run_background(). Where none of them is called, no cut is made.
+  // wait_durable() and run_background(). A program that calls none of them makes no cuts.
   std::uint32_t interval_ms = 100;
   OnLag on_lag = OnLag::throttle;
   OnLogFailure on_log_failure = OnLogFailure::refuse;

@@ -1,8 +1,8 @@
 // Processes with three threads that change a `buffered` pool, one that calls sync(), and in every
-// second round one that folds the log all the time, are killed at random moments. After some of the
-// kills the power also fails: the live image is gone, and the next boot has base and log. Each
-// thread's operations must be there up to one of them: after a kill all that were acknowledged,
-// after a power failure all that sync() returned for.
+// second round one that folds the log and compacts all the time, are killed at random moments.
+// After some of the kills the power also fails: the live image is gone, and the next boot has base
+// and log. Each thread's operations must be there up to one of them: after a kill all that were
+// acknowledged, after a power failure all that sync() returned for.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
