@@ -176,6 +176,19 @@ auto released_if(bool wait, F&& f) {
   return released(std::forward<F>(f));
 }
 
+// Counts the steps of a long loop that needs the GIL, and lets other threads have it between them.
+class Turns {
+ public:
+  void step() {
+    if (++steps_ % kSteps != 0) return;
+    const nb::gil_scoped_release release;
+  }
+
+ private:
+  static constexpr std::size_t kSteps = 1024;  // below a millisecond
+  std::size_t steps_ = 0;
+};
+
 // What pools log. Any thread of a pool adds lines, with locks of the pool held, so it must not wait
 // for the GIL. Calls of the pool hand them to logging.getLogger("perdure").
 class Messages {

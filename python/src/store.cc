@@ -126,7 +126,9 @@ struct Keys {
     objects.append(key);
     views.push_back(std::make_unique<Bytes>(key.ptr(), Bytes::Kind::key));
     keys.push_back(views.back()->key());
+    turns.step();
   }
+  Turns turns;
   nb::list objects;
   std::vector<std::unique_ptr<Bytes>> views;
   std::vector<UntypedKey> keys;
@@ -144,7 +146,11 @@ nb::list get_many(const MapState& state, nb::handle iterable) {
   });
   take(std::move(done));
   nb::list out;
-  for (const auto& value : values) out.append(value ? bytes_object(*value) : nb::none());
+  Turns turns;
+  for (const auto& value : values) {
+    out.append(value ? bytes_object(*value) : nb::none());
+    turns.step();
+  }
   return out;
 }
 
