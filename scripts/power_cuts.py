@@ -130,28 +130,34 @@ class Machine:
 
     def read(self):
         for line in self.process.stdout:
-            words = line.split()
-            if not words:
+            if not line.strip() or not line.endswith("\n"):  # the power was cut
                 continue
             with self.changed:
-                if words[0] == "booted":
-                    self.booted = True
-                elif words[0] == "found":
-                    self.found = [int(word) for word in words[1:]]
-                elif words[0] == "wrong":
-                    self.wrong = line.strip()
-                elif words[0] == "durable":
-                    counts = [int(word) for word in words[1:]]
-                    self.durable = [max(pair) for pair in zip(counts, self.durable or counts)]
-                elif words[0] == "acked":
-                    self.acked.append((int(words[1]), [int(word) for word in words[2:]]))
-                else:
-                    self.lines.append(line.rstrip())
+                try:
+                    self.take(line.strip())
+                except ValueError:
+                    self.wrong = f"cannot read {line.strip()!r}"
                 self.changed.notify_all()
         with self.changed:
             last = " | ".join(self.lines[-5:])
             self.wrong = self.wrong or f"the machine stopped: {last}"
             self.changed.notify_all()
+
+    def take(self, line):
+        what, *numbers = line.split()
+        if what == "booted":
+            self.booted = True
+        elif what == "found":
+            self.found = [int(number) for number in numbers]
+        elif what == "wrong":
+            self.wrong = line
+        elif what == "durable":
+            counts = [int(number) for number in numbers]
+            self.durable = [max(pair) for pair in zip(counts, self.durable or counts, strict=True)]
+        elif what == "acked":
+            self.acked.append((int(numbers[0]), [int(number) for number in numbers[1:]]))
+        else:
+            self.lines.append(line)
 
     def wait_for(self, condition, seconds=PATIENCE):
         with self.changed:

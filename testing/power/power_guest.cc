@@ -52,12 +52,11 @@ T must(Expected<T> result) {
   return std::move(*result);
 }
 
-void print(const char* what, const Counts& counts) {
-  std::printf("%s", what);
-  for (const std::uint64_t count : counts) {
-    std::printf(" %llu", static_cast<unsigned long long>(count));
-  }
-  std::printf("\n");
+// Two threads print: a line is one call.
+void print(std::string line, const Counts& counts) {
+  for (const std::uint64_t count : counts) line += " " + std::to_string(count);
+  line += "\n";
+  std::fputs(line.c_str(), stdout);
   std::fflush(stdout);
 }
 
@@ -183,7 +182,7 @@ class Work {
         history.pop_front();
       }
       const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(now - began).count();
-      print(("acked " + std::to_string(ms)).c_str(), acked());
+      print("acked " + std::to_string(ms), acked());
       if (durable != nullptr) print("durable", *durable);
     }
   }
