@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -120,10 +121,21 @@ Status RealFileSystem::write(File file, const void* bytes, std::size_t n,
 
 Status RealFileSystem::allocate(File file, std::uint64_t offset, std::uint64_t length) noexcept {
   const auto call = [&] {
-    errno = ::posix_fallocate(file, static_cast<off_t>(offset), static_cast<off_t>(length));
+    return ::fallocate(file, 0, static_cast<off_t>(offset), static_cast<off_t>(length));
+  };
+  if (repeated(call) == 0) return {};
+  if (errno != EOPNOTSUPP) return failed("reserve space", file);
+  // The C library reads and writes a byte of each block. Within the file another thread may write.
+  auto end = size(file);
+  if (!end) return std::move(end.error());
+  if (offset + length <= *end) return {};
+  const std::uint64_t begin = std::max(offset, *end);
+  const auto replacement = [&] {
+    errno = ::posix_fallocate(file, static_cast<off_t>(begin),
+                              static_cast<off_t>(offset + length - begin));
     return errno == 0 ? 0 : -1;
   };
-  return repeated(call) == 0 ? Status() : failed("reserve space", file);
+  return repeated(replacement) == 0 ? Status() : failed("reserve space", file);
 }
 
 Status RealFileSystem::punch(File file, std::uint64_t offset, std::uint64_t length) noexcept {

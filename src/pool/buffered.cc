@@ -452,7 +452,10 @@ Status Buffered::before_growth(std::uint64_t bytes) noexcept {
 }
 
 Status Buffered::before_reuse(std::uint64_t offset, std::uint64_t length) noexcept {
-  Status s = files_.allocate(base_, offset, length);
+  auto size = files_.size(base_);
+  if (!size) return {};
+  const std::uint64_t begin = std::min(offset, *size);  // no hole before it
+  Status s = files_.allocate(base_, begin, offset + length - begin);
   return s == StatusCode::pool_full ? std::move(s) : Status();
 }
 
