@@ -18,7 +18,7 @@
 //   shorter.
 // WITHOUT A THREAD  callers that wait make the cuts, and run_due() makes one if it is time. From
 //   serve_callers() on, mutations call it: the brake stays on, and lets() is false when a cut is
-//   due.
+//   due, or the last one was busy and the durable one is that old.
 #pragma once
 
 #include <algorithm>
@@ -165,9 +165,7 @@ class CutStream {
     if (failed()) return true;
     if (by_callers_) return !full() && !is_due();
     if (!threaded_.load(std::memory_order_relaxed)) return true;
-    if (full()) return false;
-    return !shape_.throttles ||
-           lag_ns() <= 2 * shape_.interval_ns + slack_.load(std::memory_order_relaxed);
+    return !full() && !lags();
   }
   Status refusal() const noexcept { return shape_.refuses ? failure() : Status(); }
   void wait_for_cut() noexcept {
@@ -180,6 +178,7 @@ class CutStream {
   static constexpr std::uint64_t kMostNap = 64'000'000;  // of a pool that rests
   static constexpr std::uint64_t kMostSlack = 100'000'000;
   static constexpr std::uint64_t kAgain = 1'000'000;  // after a cut that did not succeed
+  static constexpr std::uint64_t kNoCut = UINT64_MAX;
 
   struct Body {
     CutStream* stream;
@@ -187,18 +186,14 @@ class CutStream {
   };
 
   void run() noexcept;
-  Status attempt(bool resumes = false) noexcept {  // busy: try again
+  // busy: try again.
+  Status attempt_with_latch(bool resumes = false) noexcept;
+  // Another caller may have made that cut while this one waited for the latch.
+  Status attempt_unless(std::uint64_t cut) noexcept {
     LatchGuard guard(latch_);
-    return attempt_with_latch(resumes);
+    return reached() >= cut ? Status() : attempt_with_latch();
   }
-  Status attempt_with_latch(bool resumes) noexcept;
-  // If it was `asked` for, a caller may have made that cut meanwhile.
-  Status attempt_if(bool asked) noexcept {
-    LatchGuard guard(latch_);
-    const bool made = asked && wanted_.load(std::memory_order_relaxed) <= reached();
-    return made ? Status() : attempt_with_latch(false);
-  }
-  bool attempt_now(bool& tries) noexcept;
+  bool attempt_now(std::uint64_t cut, bool& tries) noexcept;
   Status write(std::uint64_t began, std::uint64_t unix_ns) noexcept;
   bool rest() noexcept {
     LatchGuard guard(latch_);
@@ -213,7 +208,15 @@ class CutStream {
   }
   // Without a thread mutations always ask.
   void put_brake(bool on) noexcept { watch_.brake(on || by_callers_); }
-  bool is_due() const noexcept { return P::now_ns() >= due_.load(std::memory_order_relaxed); }
+  // Mutations must not go on before the next cut.
+  bool lags() const noexcept {
+    return shape_.throttles &&
+           lag_ns() > 2 * shape_.interval_ns + slack_.load(std::memory_order_relaxed);
+  }
+  bool is_due() const noexcept {
+    return P::now_ns() >= due_.load(std::memory_order_relaxed) ||
+           (busy_.load(std::memory_order_relaxed) && lags());
+  }
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   std::uint64_t bound() const noexcept {
     return shape_.log_bytes != 0 ? shape_.log_bytes : std::max(1_GiB, pool_.size() / 4);
@@ -252,6 +255,8 @@ class CutStream {
   typename P::template Atomic<std::uint64_t> used_{0};  // bytes of the log that are needed
   typename P::template Atomic<std::uint32_t> done_{0};  // changes with reached_ and failed_
   typename P::template Atomic<bool> failed_{false};
+  typename P::template Atomic<bool> busy_{false};         // the last cut did not succeed
+  typename P::template Atomic<bool> caller_cuts_{false};  // and waits for the disk, with the latch
   typename P::template Atomic<bool> stopped_{false};
   typename P::template Atomic<bool> threaded_{false};
   bool by_callers_ = false;
@@ -331,6 +336,7 @@ Status CutStream<P>::attempt_with_latch(bool resumes) noexcept {
                          "the pool, or its log of dirty lines, is damaged; close the pool");
       break;
   }
+  busy_.store(s == StatusCode::busy, std::memory_order_relaxed);
   if (s == StatusCode::busy) {
     due_.store(P::now_ns() + kAgain, std::memory_order_relaxed);
   } else if (!s.ok()) {
@@ -357,9 +363,11 @@ Status CutStream<P>::attempt_with_latch(bool resumes) noexcept {
 // two switches between threads cost more than a cut of a few lines. If the cut fails, the thread of
 // the stream makes the next one, and `tries` becomes false.
 template <class P>
-bool CutStream<P>::attempt_now(bool& tries) noexcept {
+bool CutStream<P>::attempt_now(std::uint64_t cut, bool& tries) noexcept {
   if (users_.load(std::memory_order_relaxed) != 0 || !latch_.try_lock()) return false;
-  tries = attempt_with_latch(false).ok();
+  caller_cuts_.store(true, std::memory_order_relaxed);
+  tries = reached() >= cut || attempt_with_latch().ok();
+  caller_cuts_.store(false, std::memory_order_relaxed);
   latch_.unlock();
   return tries;
 }
@@ -380,10 +388,10 @@ Status CutStream<P>::wait(std::uint64_t cut) noexcept {
     // It may have been forgotten meanwhile.
     if (Status s = failure(); !s.ok()) return s;
     if (threaded_.load(std::memory_order_acquire)) {
-      if (tries && attempt_now(tries)) continue;
+      if (tries && attempt_now(cut, tries)) continue;
       event_.signal();
       P::park(done_, seen);
-    } else if (Status s = attempt(); !s.ok() && s != StatusCode::busy) {
+    } else if (Status s = attempt_unless(cut); !s.ok() && s != StatusCode::busy) {
       return s;
     } else {
       P::pause(spins++);
@@ -400,7 +408,8 @@ Status CutStream<P>::resume() noexcept {
     log_.resume();
   }
   for (unsigned spins = 0;; P::pause(spins++)) {
-    Status s = attempt(true);
+    LatchGuard guard(latch_);
+    Status s = attempt_with_latch(true);
     if (s != StatusCode::busy) return s;
   }
 }
@@ -429,7 +438,7 @@ template <class P>
 bool CutStream<P>::run_due() noexcept {
   if (threaded_.load(std::memory_order_relaxed) || failed()) return false;
   if (!is_due() || !latch_.try_lock()) return false;
-  const bool done = is_due() && !rest_with_latch() && attempt_with_latch(false).ok();
+  const bool done = is_due() && !rest_with_latch() && attempt_with_latch().ok();
   latch_.unlock();
   return done;
 }
@@ -446,6 +455,9 @@ bool CutStream<P>::rest_with_latch() noexcept {
   due_.store(now + shape_.interval_ns, std::memory_order_relaxed);
   if (Status s = log_.confirm(unix_ns); s.ok()) {
     watch_.on_durable(log_.durable(), unix_ns);
+  } else if (s == StatusCode::pool_full && watch_.make_space()) {
+    log_.resume();
+    due_.store(now + kAgain, std::memory_order_relaxed);
   } else {
     (void)fail_with(std::move(s));
   }
@@ -462,6 +474,10 @@ void CutStream<P>::run() noexcept {
   std::uint64_t before = 0;  // notes that were moved until the last look
   while (!stopped_.load(std::memory_order_acquire)) {
     const std::uint32_t seen = event_.seen();
+    if (caller_cuts_.load(std::memory_order_relaxed)) {  // it has emptied the rings
+      event_.wait(seen, kLeastNap);
+      continue;
+    }
     const bool asked = wanted_.load(std::memory_order_seq_cst) > reached();
     const std::uint64_t now = P::now_ns();
     std::uint64_t due = due_.load(std::memory_order_relaxed);
@@ -470,7 +486,8 @@ void CutStream<P>::run() noexcept {
     } else if (asked || (now >= due && !rest())) {
       // Otherwise this thread could have the latch again and again.
       for (unsigned spins = 0; users_.load(std::memory_order_relaxed) != 0;) P::pause(spins++);
-      if (attempt_if(asked).ok() && asked) continue;
+      const std::uint64_t cut = asked ? wanted_.load(std::memory_order_relaxed) : kNoCut;
+      if (attempt_unless(cut).ok() && asked) continue;
       due = due_.load(std::memory_order_relaxed);
     }
     {

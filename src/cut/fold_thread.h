@@ -91,6 +91,7 @@ class FoldThread {
 
  private:
   static constexpr std::uint64_t kNap = 1'000'000'000;
+  static constexpr unsigned kMostFolds = 3;  // of with_base(), on a full disk
 
   struct Body {
     FoldThread* thread;
@@ -119,10 +120,11 @@ class FoldThread {
   Folding<P>& folding_;
   EpochLog<P>& log_;
   FoldWatch& watch_;
-  typename P::template Atomic<std::uint64_t> folded_;    // epoch that the base has
-  typename P::template Atomic<std::uint64_t> asked_{0};  // for it
-  typename P::template Atomic<std::uint64_t> short_{0};  // attempts without enough memory
-  typename P::template Atomic<std::uint32_t> done_{0};   // changes with folded_ and failures
+  typename P::template Atomic<std::uint64_t> folded_;     // epoch that the base has
+  typename P::template Atomic<std::uint64_t> asked_{0};   // for it
+  typename P::template Atomic<std::uint64_t> spaces_{0};  // times that make_space() made some
+  typename P::template Atomic<std::uint64_t> short_{0};   // attempts without enough memory
+  typename P::template Atomic<std::uint32_t> done_{0};    // changes with folded_ and failures
   typename P::template Atomic<std::uint64_t> folds_{0};
   typename P::template Atomic<std::uint64_t> written_{0};
   typename P::template Atomic<bool> stopped_{false};
@@ -241,12 +243,16 @@ Status FoldThread<P>::fold() noexcept {
 template <class P>
 template <class F>
 Status FoldThread<P>::with_base(F&& f) noexcept {
-  if (Status s = fold(); !s.ok()) return s;
-  LatchGuard guard(step_latch_);
-  while (folding_.active()) {  // another one has begun
-    if (Status s = step(); !s.ok()) return s;
+  for (unsigned tries = kMostFolds;;) {
+    const std::uint64_t before = spaces_.load(std::memory_order_acquire);
+    if (Status s = fold(); !s.ok()) return s;
+    LatchGuard guard(step_latch_);
+    while (folding_.active()) {  // another one has begun
+      if (Status s = step(); !s.ok()) return s;
+    }
+    // After a fold that was given up the next one still writes what is free by now.
+    if (spaces_.load(std::memory_order_acquire) == before || --tries == 0) return f();
   }
-  return f();
 }
 
 template <class P>
@@ -265,6 +271,7 @@ bool FoldThread<P>::make_space() noexcept {
   watch_.on_folding(epoch);
   const auto done = log_.fold_durable();
   if (!done || !*done) return false;
+  spaces_.fetch_add(1, std::memory_order_release);
   set_folded(epoch);
   return true;
 }

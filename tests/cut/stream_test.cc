@@ -1,4 +1,5 @@
 // The stream of cuts of a pool: numbers, failures, and what a kill between two steps would leave.
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -142,6 +143,29 @@ TEST_F(Stream, WithoutAThreadACutIsMadeWhenItIsDue) {
   ::usleep(2000);
   EXPECT_FALSE(stream_->run_due()) << "nothing has changed";
   EXPECT_EQ(log_->durable().epoch, 2U) << "the last one is confirmed";
+}
+
+// A thread that the system has stopped inside a store: the others must not go on without cuts.
+TEST_F(Stream, WithoutAThreadMutationsWaitForACutThatIsBusy) {
+  begin({.interval_ns = 1'000'000});
+  stream_->serve_callers();
+  store(1, 1);
+  std::atomic<int> step{0};
+  std::thread other([&] {
+    auto& word = *reinterpret_cast<std::uint64_t*>(pool_.base() + 2 * kLine);
+    auto& slot = tracker_.begin(&word, sizeof(word));
+    step = 1;
+    while (step != 2) ::usleep(100);
+    tracker_.end(slot, &word, sizeof(word));
+  });
+  while (step != 1) ::usleep(100);
+  ::usleep(5000);
+  EXPECT_FALSE(stream_->run_due());
+  EXPECT_FALSE(stream_->lets());
+  step = 2;
+  other.join();
+  EXPECT_TRUE(stream_->run_due()) << "at once";
+  EXPECT_TRUE(stream_->lets());
 }
 
 TEST_F(Stream, WhatAProcessBeforeHasLeftIsBehind) {
