@@ -186,7 +186,7 @@ class CutStream {
   };
 
   void run() noexcept;
-  // busy: try again.
+  // Makes a cut; the caller has the latch. busy: try again.
   Status attempt_with_latch(bool resumes = false) noexcept;
   // Another caller may have made that cut while this one waited for the latch.
   Status attempt_unless(std::uint64_t cut) noexcept {
@@ -200,6 +200,12 @@ class CutStream {
     return rest_with_latch();
   }
   bool rest_with_latch() noexcept;
+  // After an error of the log: whether it was want of space, and there may be some now.
+  bool finds_space(const Status& s) noexcept {
+    if (s != StatusCode::pool_full || !watch_.make_space()) return false;
+    log_.resume();
+    return true;
+  }
   Status fail_with(Status s) noexcept;
   void forget_failure() noexcept;
   void tell() noexcept {
@@ -255,8 +261,8 @@ class CutStream {
   typename P::template Atomic<std::uint64_t> used_{0};  // bytes of the log that are needed
   typename P::template Atomic<std::uint32_t> done_{0};  // changes with reached_ and failed_
   typename P::template Atomic<bool> failed_{false};
-  typename P::template Atomic<bool> busy_{false};         // the last cut did not succeed
-  typename P::template Atomic<bool> caller_cuts_{false};  // and waits for the disk, with the latch
+  typename P::template Atomic<bool> busy_{false};         // the last cut has to be tried again
+  typename P::template Atomic<bool> caller_cuts_{false};  // with the latch, until the disk has it
   typename P::template Atomic<bool> stopped_{false};
   typename P::template Atomic<bool> threaded_{false};
   bool by_callers_ = false;
@@ -320,10 +326,7 @@ Status CutStream<P>::attempt_with_latch(bool resumes) noexcept {
     case CutStep::done:
       s = write(began, unix_ns);
       if (!s.ok()) cutter_.again();
-      if (s == StatusCode::pool_full && watch_.make_space()) {
-        log_.resume();
-        s = StatusCode::busy;
-      }
+      if (finds_space(s)) s = StatusCode::busy;
       break;
     case CutStep::busy:
       s = StatusCode::busy;
@@ -455,8 +458,7 @@ bool CutStream<P>::rest_with_latch() noexcept {
   due_.store(now + shape_.interval_ns, std::memory_order_relaxed);
   if (Status s = log_.confirm(unix_ns); s.ok()) {
     watch_.on_durable(log_.durable(), unix_ns);
-  } else if (s == StatusCode::pool_full && watch_.make_space()) {
-    log_.resume();
+  } else if (finds_space(s)) {
     due_.store(now + kAgain, std::memory_order_relaxed);
   } else {
     (void)fail_with(std::move(s));

@@ -243,15 +243,15 @@ Status FoldThread<P>::fold() noexcept {
 template <class P>
 template <class F>
 Status FoldThread<P>::with_base(F&& f) noexcept {
-  for (unsigned tries = kMostFolds;;) {
-    const std::uint64_t before = spaces_.load(std::memory_order_acquire);
+  for (unsigned folds = 1;; ++folds) {
+    const std::uint64_t before = spaces_.load(std::memory_order_relaxed);
     if (Status s = fold(); !s.ok()) return s;
     LatchGuard guard(step_latch_);
     while (folding_.active()) {  // another one has begun
       if (Status s = step(); !s.ok()) return s;
     }
     // After a fold that was given up the next one still writes what is free by now.
-    if (spaces_.load(std::memory_order_acquire) == before || --tries == 0) return f();
+    if (spaces_.load(std::memory_order_relaxed) == before || folds == kMostFolds) return f();
   }
 }
 
@@ -271,7 +271,7 @@ bool FoldThread<P>::make_space() noexcept {
   watch_.on_folding(epoch);
   const auto done = log_.fold_durable();
   if (!done || !*done) return false;
-  spaces_.fetch_add(1, std::memory_order_release);
+  spaces_.fetch_add(1, std::memory_order_relaxed);  // before the release of set_folded()
   set_folded(epoch);
   return true;
 }
