@@ -116,7 +116,9 @@ TEST(Kill, TheNextProcessFindsWhatTheCopyLacks) {
   Rng random;
   std::uint64_t lines = 0;
   std::uint64_t cuts = 0;
-  for (std::uint64_t i = 0; i < scaled(200, 12, 4) && !HasFailure(); ++i) {
+  // On a busy machine a kill often comes when nothing was stored after a cut: then one more.
+  const std::uint64_t kills = scaled(200, 12, 4);
+  for (std::uint64_t i = 0; (i < kills || (lines == 0 && i < 500)) && !HasFailure(); ++i) {
     // Every second kill can come before the first cut.
     const std::uint64_t before = i % 2 == 0 ? 0 : 6 + random() % 6;
     const auto [found, made] = kill_once(static_cast<int>(2000 + random() % 15'000), before);
