@@ -4,7 +4,7 @@
 .PHONY: help setup setup-tools setup-clang setup-lint setup-compare setup-go setup-mpi setup-c \
         setup-python setup-cross setup-docs setup-ycsb build demo test check format format-check \
         tidy asan tsan nightly bench bench-c bench-check bench-compare report report-page \
-        report-power report-full setup-report bench-python ycsb ycsb-run test-ycsb \
+        report-power report-buffered report-full setup-report bench-python ycsb ycsb-run test-ycsb \
         paper-figures papers figures guard-builds lin mutants faults fuzz coverage coherence \
         python test-python wheel ci-python seventh-engine cross docs test-docs setup-packages deb \
         dist test-packages ci clean
@@ -209,6 +209,9 @@ report: bench-compare setup-report  ## measure, and write tables and pictures: 2
 
 report-power: bench-compare setup-report  ## measure what a power failure costs: 20 minutes
 	@build/venv-report/bin/python scripts/report.py --power
+
+report-buffered: papers  ## measure what durability buffered costs beside process: 20 minutes
+	@build/release/perdure-buffered
 
 report-page: setup-report  ## make the page of the report's results, build/report/report.html
 	@build/venv-report/bin/python scripts/report.py --page

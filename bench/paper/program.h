@@ -16,7 +16,7 @@
 
 namespace perdure::paper {
 
-// Figures that are measured together, with their numbers in the paper.
+// Figures that are measured together, with their numbers in the paper or their names.
 template <class Options>
 struct Group {
   using Measure = void (*)(const Options&, Report&);
@@ -42,7 +42,7 @@ int print_figures(const char* name, const char* what, int argc, char** argv,
     }
     std::vector<std::string> only;
     if (!known.empty()) {
-      app.add_option("--only", only, "figures of the paper, with those that are measured beside")
+      app.add_option("--only", only, "figures, with those that are measured beside them")
           ->delimiter(',')
           ->check(CLI::IsMember(known));
     }

@@ -1,0 +1,160 @@
+#include "bench/buffered/pool_files.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "bench/harness/cleanup.h"
+
+namespace perdure::buffered {
+namespace {
+
+using paper::must;
+using paper::require;
+
+constexpr std::uint64_t kMost = 64_GiB;
+
+// The log of a pool says how long the restore has taken.
+void take_restore_ms(void* ms, LogLevel, std::string_view message) {
+  constexpr std::string_view kBefore = "restored from its log in ";
+  const std::size_t at = message.find(kBefore);
+  if (at == std::string_view::npos) return;
+  *static_cast<double*>(ms) = std::strtod(message.data() + at + kBefore.size(), nullptr);
+}
+
+// Past the page cache. Returns the bytes.
+std::uint64_t read_file(const std::string& path) {
+  constexpr std::size_t kBlock = 1_MiB;
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  require(fd >= 0, "a file cannot be read past the page cache");
+  const std::unique_ptr<void, decltype(&std::free)> block(std::aligned_alloc(4_KiB, kBlock),
+                                                          &std::free);
+  std::uint64_t bytes = 0;
+  for (;;) {
+    const ssize_t n = ::read(fd, block.get(), kBlock);
+    require(n >= 0, "a file cannot be read");
+    bytes += static_cast<std::uint64_t>(n);
+    if (static_cast<std::size_t>(n) < kBlock) break;
+  }
+  ::close(fd);
+  return bytes;
+}
+
+// So that the next read is one of the disk.
+void forget(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  require(fd >= 0 && ::fdatasync(fd) == 0 && ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0,
+          "the page cache keeps a file");
+  ::close(fd);
+}
+
+std::vector<std::string> with_log(const std::string& path) {
+  std::vector<std::string> files = {path};
+  for (const auto& entry : std::filesystem::directory_iterator(path + "-log")) {
+    files.push_back(entry.path());
+  }
+  return files;
+}
+
+}  // namespace
+
+void Records::put(std::uint64_t record) {
+  std::array<char, 17> key;
+  std::snprintf(key.data(), key.size(), "%016llx",
+                static_cast<unsigned long long>(bench::mix64(record)));
+  ++puts_;
+  std::memcpy(value_.data(), &puts_, sizeof(puts_));
+  must(map_.put(Bytes(key.data(), 16), value_).status());
+}
+
+PoolFiles::PoolFiles(const std::string& folder, Durability durability, std::uint32_t number)
+    : path_(fmt::format("{}/perdure-buffered.{}.{}.pool", folder, ::getpid(), number)),
+      durability_(durability) {
+  bench::remove_on_signal(path_);
+}
+
+PoolFiles::~PoolFiles() {
+  bench::remove_pool_files(path_);
+  bench::remove_on_signal("");
+}
+
+Pool PoolFiles::open(std::uint64_t log_bytes) const {
+  return must(Pool::open(
+      path_, {.durability = durability_, .buffered = {.log_bytes = log_bytes}, .max_size = kMost}));
+}
+
+void PoolFiles::fill(std::uint64_t records) const {
+  in_process<bool>([&](std::optional<Pool>& pool) {
+    pool.emplace(open());
+    Records(*pool, records).load();
+    must(pool->close());
+    pool.reset();
+    return true;
+  });
+}
+
+double PoolFiles::restore() const {
+  std::filesystem::remove(path_ + "-live");
+  std::filesystem::remove(path_ + "-live-dirty");
+  for (const std::string& file : with_log(path_)) forget(file);
+  return in_process<double>([&](std::optional<Pool>& pool) {
+    double ms = 0;
+    pool.emplace(must(Pool::open(path_, {.mode = OpenMode::existing,
+                                         .accept_untrusted = true,
+                                         .log = &take_restore_ms,
+                                         .log_context = &ms})));
+    require(ms != 0, "nothing was restored");
+    must(pool->close());
+    pool.reset();
+    return ms / 1000;
+  });
+}
+
+double PoolFiles::read_rate() const {
+  std::uint64_t bytes = 0;
+  for (const std::string& file : with_log(path_)) forget(file);
+  const Clock::time_point begin = Clock::now();
+  for (const std::string& file : with_log(path_)) bytes += read_file(file);
+  return static_cast<double>(bytes) / seconds_since(begin);
+}
+
+void run_process(FunctionRef<void(std::optional<Pool>&, void*)> use, void* result,
+                 std::size_t bytes) {
+  void* shared = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  require(shared != MAP_FAILED, "no memory for a result");
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  require(child >= 0, "no process");
+  if (child == 0) {
+    try {
+      std::optional<Pool> pool;
+      use(pool, shared);
+      if (pool) ::raise(SIGKILL);
+      ::_exit(0);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "the process that uses the pool: %s\n", error.what());
+    }
+    ::_exit(1);
+  }
+  int status = 0;
+  require(::waitpid(child, &status, 0) == child, "a process is lost");
+  std::memcpy(result, shared, bytes);
+  ::munmap(shared, bytes);
+  const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  require(killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0),
+          "the process that uses the pool failed");
+}
+
+}  // namespace perdure::buffered

@@ -1,0 +1,81 @@
+// PoolFiles: a pool with keys of 16 bytes and values of 100 in a folder, and the processes that use
+// it. Each use has its own process, so that none finds what another has left in memory.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "bench/paper/figures.h"
+#include "bench/workloads/random.h"
+#include "perdure/perdure.h"
+
+namespace perdure::buffered {
+
+using Bytes = std::string_view;
+using Clock = std::chrono::steady_clock;
+
+inline double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// The records of an open pool, which are numbered.
+class Records {
+ public:
+  Records(Pool& pool, std::uint64_t count)
+      : map_(paper::must(pool.ordered_map<Bytes, Bytes>("bench"))), count_(count) {}
+  void load() {
+    for (std::uint64_t i = 0; i < count_; ++i) put(i);
+  }
+  void put_random() { put(random_.below(count_)); }
+
+ private:
+  void put(std::uint64_t record);
+
+  OrderedMap<Bytes, Bytes> map_;
+  std::uint64_t count_;
+  std::uint64_t puts_ = 0;
+  bench::Random random_{1};
+  std::string value_ = std::string(100, 'v');
+};
+
+// Calls use(pool) in a process of its own, and returns what it returns. If it leaves the pool open,
+// the process is killed.
+void run_process(FunctionRef<void(std::optional<Pool>&, void*)> use, void* result,
+                 std::size_t bytes);
+template <class T, class F>
+T in_process(F use) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  T result{};
+  run_process([&](std::optional<Pool>& pool, void* out) { *static_cast<T*>(out) = use(pool); },
+              &result, sizeof(result));
+  return result;
+}
+
+class PoolFiles {
+ public:
+  // `number`: of one of several pools of this process.
+  PoolFiles(const std::string& folder, Durability durability, std::uint32_t number = 0);
+  ~PoolFiles();
+  PoolFiles(const PoolFiles&) = delete;
+  PoolFiles& operator=(const PoolFiles&) = delete;
+
+  // `log_bytes`: the bound of the log.
+  Pool open(std::uint64_t log_bytes = 0) const;
+  void fill(std::uint64_t records) const;
+  // Without its live image, whose loss it accepts: as after a power failure. Returns the seconds
+  // that the pool needed to read its files.
+  double restore() const;
+  // Bytes per second at which the disk gives the pool's file and its log.
+  double read_rate() const;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  Durability durability_;
+};
+
+}  // namespace perdure::buffered
