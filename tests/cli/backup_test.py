@@ -29,13 +29,14 @@ class BackupTest(CliTest):
     def test_of_a_pool_in_use(self):
         self.create("--durability", "buffered")
         with self.pool_in_use() as holder:
-            time.sleep(0.3)  # a cut
+            self.wait_until_at_rest()
             made = self.json("backup", self.pool, self.backup)
             self.assertFalse(made["extended"] or made["closed"])
             between = time.time()
             holder.stdin.write(b"next\tvalue\n")
             holder.stdin.flush()
-            time.sleep(0.5)
+            self.wait_for_record(holder, 2)
+            self.wait_until_at_rest()
             self.assertIn(b"added to " + self.backup.encode(),
                           self.output("backup", self.pool, self.backup))
             info = self.json("info", self.backup)

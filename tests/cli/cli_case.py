@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -69,6 +70,21 @@ class CliTest(unittest.TestCase):
         path.write_bytes(content)
         return path
 
+    def wait_for_record(self, holder, number):
+        for line in holder.stderr:
+            if line == f"acknowledged {number}\n".encode():
+                return
+        self.fail("the holder ended")
+
+    def wait_until_at_rest(self):
+        """Until the log of the pool in use has all changes, and the empty epoch that ends them."""
+        deadline = time.monotonic() + 60
+        for _ in range(2):  # the first cut may have changes
+            now = time.time_ns()
+            while self.json("info", self.pool)["durable_unix_ns"] < now:
+                self.assertLess(time.monotonic(), deadline, "no cut")
+                time.sleep(0.01)
+
     @contextlib.contextmanager
     def pool_in_use(self):
         """A process that has the pool open, with one entry in it, until the block ends."""
@@ -77,11 +93,7 @@ class CliTest(unittest.TestCase):
         try:
             holder.stdin.write(b"held\tvalue\n")
             holder.stdin.flush()
-            for line in holder.stderr:
-                if line == b"acknowledged 1\n":
-                    break
-            else:
-                self.fail("the holder ended")
+            self.wait_for_record(holder, 1)
             yield holder
         finally:
             if holder.poll() is None:

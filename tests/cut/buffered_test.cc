@@ -131,9 +131,13 @@ TEST_F(Buffered, ACutComesWithoutASync) {
       [&](Pool& pool) {
         fill_pool(pool);
         const std::uint64_t cut = must(pool.epoch());
-        // Nothing asks for it.
-        for (int i = 0; i < 10'000 && must(pool.stats()).lag_ns > 50'000'000; ++i) ::usleep(1000);
-        ::usleep(100'000);
+        const std::uint64_t filled = RealPlatform::now_ns();
+        // Nothing asks for it. Until the last durable cut is younger than the content:
+        const auto behind = [&] {
+          const std::uint64_t lag = must(pool.stats()).lag_ns;
+          return lag >= RealPlatform::now_ns() - filled;
+        };
+        for (int i = 0; i < 10'000 && behind(); ++i) ::usleep(1000);
         require(must(pool.epoch()) > cut, "no cut");
         require(must(pool.stats()).cuts > 0, "no figure");
       },
@@ -223,7 +227,7 @@ TEST_F(Buffered, WithoutAThreadMutationsMakeTheCuts) {
   WriteBatch batch;
   batch.put(map, 1, 1);
   must(pool.commit(batch));
-  EXPECT_EQ(must(pool.stats()).cuts, before + 1);
+  EXPECT_GT(must(pool.stats()).cuts, before);
   must(pool.close());
 }
 
