@@ -176,6 +176,7 @@ class Child {
   }
   std::uint64_t add_torn(std::uint32_t counter) {
     const std::uint64_t before = value_of(counter);
+    std::this_thread::yield();  // on a single processor another thread would rarely come between
     const auto done = target_->upsert(key_text(options_, counter), text_of(before + 1));
     if (!done) give_up("an upsert", done.error());
     return before;

@@ -134,11 +134,12 @@ TEST_F(Buffered, ACutComesWithoutASync) {
         const std::uint64_t filled = RealPlatform::now_ns();
         // Nothing asks for it. Until the last durable cut is younger than the content:
         const auto behind = [&] {
-          const std::uint64_t lag = must(pool.stats()).lag_ns;
-          return lag >= RealPlatform::now_ns() - filled;
+          const std::uint64_t since = RealPlatform::now_ns() - filled;
+          return must(pool.stats()).lag_ns >= since;
         };
         for (int i = 0; i < 10'000 && behind(); ++i) ::usleep(1000);
-        require(must(pool.epoch()) > cut, "no cut");
+        require(!behind() && must(pool.epoch()) > cut, "no cut");
+        for (int i = 0; i < 10'000 && must(pool.stats()).cuts == 0; ++i) ::usleep(1000);
         require(must(pool.stats()).cuts > 0, "no figure");
       },
       buffered(20));
