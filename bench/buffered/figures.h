@@ -3,12 +3,12 @@
 // rest.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
-
-#include <fmt/core.h>
 
 #include "bench/paper/figures.h"
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -31,7 +32,8 @@ void take_restore_ms(void* ms, LogLevel, std::string_view message) {
   constexpr std::string_view kBefore = "restored from its log in ";
   const std::size_t at = message.find(kBefore);
   if (at == std::string_view::npos) return;
-  *static_cast<double*>(ms) = std::strtod(message.data() + at + kBefore.size(), nullptr);
+  message.remove_prefix(at + kBefore.size());
+  std::from_chars(message.data(), message.data() + message.size(), *static_cast<double*>(ms));
 }
 
 // Past the page cache. Returns the bytes.
