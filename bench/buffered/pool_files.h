@@ -4,11 +4,10 @@
 
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <type_traits>
 
+#include "bench/harness/in_process.h"
 #include "bench/paper/figures.h"
 #include "bench/workloads/random.h"
 #include "perdure/perdure.h"
@@ -17,6 +16,7 @@ namespace perdure::buffered {
 
 using Bytes = std::string_view;
 using Clock = std::chrono::steady_clock;
+using bench::in_process;
 
 inline double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -41,19 +41,6 @@ class Records {
   bench::Random random_{1};
   std::string value_ = std::string(100, 'v');
 };
-
-// Calls use(pool) in a process of its own, and returns what it returns. If it leaves the pool open,
-// the process is killed.
-void run_process(FunctionRef<void(std::optional<Pool>&, void*)> use, void* result,
-                 std::size_t bytes);
-template <class T, class F>
-T in_process(F use) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  T result{};
-  run_process([&](std::optional<Pool>& pool, void* out) { *static_cast<T*>(out) = use(pool); },
-              &result, sizeof(result));
-  return result;
-}
 
 class PoolFiles {
  public:

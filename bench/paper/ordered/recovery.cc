@@ -1,20 +1,17 @@
 // Recovery by threads (figure 15 d of PhaST's paper), and the memory beside the leaves (table 3).
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
-#include <exception>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "bench/harness/in_process.h"
 #include "bench/paper/ordered/figures.h"
 #include "bench/paper/ordered/measure.h"
 #include "bench/paper/ordered/phast_map.h"
@@ -43,32 +40,16 @@ class KilledPool {
   // the open.
   template <class F>
   double open(std::uint32_t threads, F use) const {
-    std::array<int, 2> ends{};
-    require(::pipe2(ends.data(), O_CLOEXEC) == 0, "no pipe");
-    const pid_t child = ::fork();
-    require(child >= 0, "no process");
-    if (child == 0) {
-      try {
-        using Clock = std::chrono::steady_clock;
-        const Clock::time_point begin = Clock::now();
-        Pool pool = must(
-            Pool::open(path_, {.durability = Durability::emulated, .recovery_threads = threads}));
-        const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-        Entries entries = must(pool.ordered_map<std::uint64_t, std::uint64_t>("paper"));
-        use(entries);
-        if (::write(ends[1], &seconds, sizeof(seconds)) == sizeof(seconds)) ::raise(SIGKILL);
-      } catch (const std::exception& error) {
-        std::fprintf(stderr, "the process that opens: %s\n", error.what());
-      }
-      ::_exit(1);
-    }
-    ::close(ends[1]);
-    double seconds = 0;
-    const bool told = ::read(ends[0], &seconds, sizeof(seconds)) == sizeof(seconds);
-    ::close(ends[0]);
-    ::waitpid(child, nullptr, 0);
-    require(told, "the process that opens the pool failed");
-    return seconds;
+    return bench::in_process<double>([&](std::optional<Pool>& pool) {
+      using Clock = std::chrono::steady_clock;
+      const Clock::time_point begin = Clock::now();
+      pool.emplace(must(
+          Pool::open(path_, {.durability = Durability::emulated, .recovery_threads = threads})));
+      const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+      Entries entries = must(pool->ordered_map<std::uint64_t, std::uint64_t>("paper"));
+      use(entries);
+      return seconds;
+    });
   }
 
  private:
