@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -15,12 +14,11 @@
 #include <utility>
 
 #include "pool/pool_impl.h"
-#include "tests/support/small_pool.h"
+#include "tests/support/buffered_files.h"
 #include "tests/support/support.h"
 
 namespace perdure::test {
 
-namespace fs = std::filesystem;
 using detail::PoolImpl;
 
 // Real files. The n-th call that changes something fails, and all later ones of this process too
@@ -125,13 +123,8 @@ class Disk final : public FileSystem {
   std::function<void()> then_;
 };
 
-class Trouble : public ::testing::Test {
+class Trouble : public BufferedFiles {
  protected:
-  Trouble() { fs::create_directory(folder_); }
-  ~Trouble() override {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
   static PoolOptions options(std::uint32_t interval_ms = 3'600'000) {
     return {.durability = Durability::buffered,
             .buffered = {.interval_ms = interval_ms},
@@ -139,14 +132,10 @@ class Trouble : public ::testing::Test {
             .recovery_threads = 1,
             .background_threads = interval_ms == 3'600'000 ? 0U : 1U};
   }
-  static Map<std::uint64_t, std::uint64_t> later(Pool& pool) {
-    return must(pool.map<std::uint64_t, std::uint64_t>("later", small_map()));
-  }
   // The next process finds the last of `n` puts of put_until().
   void close_and_expect(Pool& pool, std::uint64_t n);
 
-  const std::string folder_ = on_disk("-trouble");
-  const std::string path_ = folder_ + "/pool";
+  const std::string path_ = path();
   Disk disk_;
 };
 
