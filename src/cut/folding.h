@@ -44,13 +44,13 @@ using PageContent = FunctionRef<Expected<bool>(std::uint64_t page, std::byte* to
 template <class P>
 class Folding {
  public:
-  // Everything must stay valid. `base`: its path. `pages` of a piece.
-  Folding(FileSystem& files, std::string_view base, std::string_view folder, EpochLog<P>& log,
+  // Everything must stay valid. `base`: a file of its own, because the kernel tells each open file
+  // once that something could not be written. `pages` of a piece.
+  Folding(FileSystem& files, FileSystem::File base, std::string_view folder, EpochLog<P>& log,
           std::uint32_t pages) noexcept
-      : files_(files), path_(base), folder_(folder), log_(log), most_(pages) {}
+      : files_(files), base_(base), folder_(folder), log_(log), most_(pages) {}
   Folding(const Folding&) = delete;
   Folding& operator=(const Folding&) = delete;
-  ~Folding() { close_base(); }
 
   bool active() const noexcept { return active_; }
   // The log has failed since begin(): the fold must be cancelled, whatever its last error is.
@@ -78,17 +78,12 @@ class Folding {
  private:
   Status write_run(std::uint32_t first, std::uint32_t count) noexcept;
 
-  void close_base() noexcept {
-    if (base_ >= 0) files_.close(std::exchange(base_, -1));
-  }
-
   FileSystem& files_;
-  std::string_view path_, folder_;
+  const FileSystem::File base_;
+  std::string_view folder_;
   EpochLog<P>& log_;
   const std::uint32_t most_;
 
-  // A file of its own: the kernel tells each open file once that something could not be written.
-  FileSystem::File base_ = -1;
   bool active_ = false;
   PageSet pages_;
   typename EpochLog<P>::FoldEnd end_;
@@ -109,10 +104,8 @@ Status Folding<P>::begin() noexcept {
   buffer_.reset(new (std::nothrow) std::byte[std::size_t{most_} * kPage]);
   numbers_.reset(new (std::nothrow) std::uint64_t[most_]);
   if (buffer_ == nullptr || numbers_ == nullptr) return StatusCode::out_of_memory;
-  close_base();
-  auto base = files_.open(path_, FileSystem::Open::existing);
-  if (!base) return std::move(base.error());
-  base_ = *base;
+  // What could not be written before: a fold that fails is followed by one that writes all pages.
+  (void)files_.sync(base_);
   if (Status s = log_.begin_fold(pages_, end_); !s.ok()) return s;
   active_ = true;
   whole_ = false;
@@ -201,7 +194,6 @@ Status Folding<P>::end() noexcept {
   active_ = false;
   pages_.clear();
   buffer_.reset();
-  close_base();
   return {};
 }
 
@@ -212,7 +204,6 @@ void Folding<P>::cancel() noexcept {
     active_ = false;
     pages_.clear();
     buffer_.reset();
-    close_base();
   } else {
     next_ = 0;  // without memory this fold stays, and begins again
     whole_ = false;

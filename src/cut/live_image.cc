@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstring>
 
-#include "platform/file_system.h"
 #include "util/crc32c.h"
 
 namespace perdure {
@@ -45,9 +44,13 @@ Status LiveImage::path_of(const layout::BaseMark& mark, std::string_view base,
   return out.assign(folder, name) ? Status() : too_long(folder);
 }
 
-Status LiveImage::read_head(std::string_view path, LiveHead& out, std::uint32_t owner) noexcept {
+Status LiveImage::read_head(const RealFileSystem& files, std::string_view path, LiveHead& out,
+                            std::uint32_t owner) noexcept {
+  RealFileSystem::Place at;
+  if (Status s = files.find(path, at); !s.ok()) return s;
   FileStorage file;
-  if (Status s = file.open(path, FileStorage::Access::observer); !s.ok()) return s;
+  if (at.folder >= 0) file.look_in(at.folder);
+  if (Status s = file.open(at.name, FileStorage::Access::observer); !s.ok()) return s;
   const std::int64_t n = file.read(&out, sizeof(out), layout::kMarkOffset);
   const std::uint32_t user = file.owner();
   const bool own = user == ::geteuid() || user == 0 || user == owner;
@@ -66,25 +69,38 @@ bool LiveImage::fits(const LiveHead& head, const layout::BaseMark& mark) noexcep
          (head.folded == mark.folded || head.folding == mark.folded);
 }
 
-Status LiveImage::make_files(std::string_view path, std::uint64_t max_bytes) noexcept {
+Status LiveImage::name_files(std::string_view path, RealFileSystem::Place& image,
+                             PathText& dirty) noexcept {
+  if (Status s = files_.find(path, image); !s.ok()) return s;
+  if (!dirty.assign(image.name, kDirtySuffix)) return too_long(path);
+  for (FileStorage* file : {&image_, &file_}) {
+    if (image.folder >= 0) file->look_in(image.folder);
+    file->keep_until_power_failure();
+  }
+  return {};
+}
+
+// No other user may open them in between.
+Status LiveImage::make_files(std::string_view path, std::uint64_t max_bytes,
+                             const FileStorage& like) noexcept {
+  constexpr unsigned kOwnerOnly = 0600;
+  RealFileSystem::Place name;
   PathText dirty;
-  if (!dirty.assign(path, kDirtySuffix)) return too_long(path);
-  image_.keep_until_power_failure();
-  file_.keep_until_power_failure();
-  Status s = image_.create(path);
-  if (s.ok()) s = file_.create(dirty.c_str());
-  if (s.ok()) s = image_.map(max_bytes);
-  if (s.ok()) s = file_.map(Dirty::bytes_for(max_bytes));
-  return s;
+  Status s = name_files(path, name, dirty);
+  if (s.ok()) s = image_.create(name.name, kOwnerOnly);
+  if (s.ok()) s = file_.create(dirty.c_str(), kOwnerOnly);
+  if (!s.ok()) return s;
+  image_.set_mode_of(like);
+  file_.set_mode_of(like);
+  if (s = image_.map(max_bytes); !s.ok()) return s;
+  return file_.map(Dirty::bytes_for(max_bytes));
 }
 
 Status LiveImage::make(std::string_view path, const layout::BaseMark& mark, Base base,
                        std::uint64_t bytes, const FileStorage& like) noexcept {
   chunks_.emplace(image_, base.file);
   const std::uint64_t max_bytes = mark.live.max_bytes;
-  if (Status s = make_files(path, max_bytes); !s.ok()) return s;
-  image_.set_mode_of(like);
-  file_.set_mode_of(like);
+  if (Status s = make_files(path, max_bytes, like); !s.ok()) return s;
   dirty_.emplace(file_, max_bytes);
   if (Status s = dirty_->create(); !s.ok()) return s;
   image_.watch_growth(*this);
@@ -118,15 +134,18 @@ void LiveImage::discard() noexcept {
   close();
 }
 
-Status LiveImage::inherit(std::string_view path, const layout::BaseMark& mark, int base) noexcept {
+Status LiveImage::inherit(std::string_view path, const layout::BaseMark& mark, int base,
+                          const FileStorage& like) noexcept {
   chunks_.emplace(image_, base);
   const std::uint64_t max_bytes = mark.live.max_bytes;
+  RealFileSystem::Place name;
   PathText dirty;
-  if (!dirty.assign(path, kDirtySuffix)) return too_long(path);
-  image_.keep_until_power_failure();
-  file_.keep_until_power_failure();
-  Status s = image_.open(path, FileStorage::Access::owner);
+  Status s = name_files(path, name, dirty);
+  if (s.ok()) s = image_.open(name.name, FileStorage::Access::owner);
   if (s.ok()) s = file_.open(dirty.c_str(), FileStorage::Access::owner);
+  if (s.ok() && !(image_.is_of_user_of(like) && file_.is_of_user_of(like))) {
+    s = Status::format(StatusCode::corruption, "another user may have put it there");
+  }
   if (s.ok()) s = image_.map(max_bytes);
   if (s.ok()) s = file_.map(Dirty::bytes_for(max_bytes));
   if (!s.ok()) return s;
@@ -138,8 +157,8 @@ Status LiveImage::inherit(std::string_view path, const layout::BaseMark& mark, i
 }
 
 void LiveImage::remove() noexcept {
-  image_.remove();
-  file_.remove();
+  image_.remove_name();
+  file_.remove_name();
 }
 
 void LiveImage::close() noexcept {
@@ -175,8 +194,8 @@ void LiveImage::set_folding(std::uint64_t epoch) noexcept { set(head().folding, 
 void LiveImage::set_folded(std::uint64_t epoch) noexcept { set(head().folded, epoch); }
 void LiveImage::set_used() noexcept { set(head().used, 1); }
 
-Status set_live_aside(std::string_view path, std::uint64_t id, PathText& to) noexcept {
-  RealFileSystem files;
+Status set_live_aside(FileSystem& files, std::string_view path, std::uint64_t id,
+                      PathText& to) noexcept {
   PathText from, aside;
   char suffix[40];
   std::snprintf(suffix, sizeof(suffix), ".unknown-%016llx", static_cast<unsigned long long>(id));
@@ -190,8 +209,7 @@ Status set_live_aside(std::string_view path, std::uint64_t id, PathText& to) noe
   return moved == StatusCode::not_found ? Status() : std::move(moved);
 }
 
-void remove_live(std::string_view path) noexcept {
-  RealFileSystem files;
+void remove_live(FileSystem& files, std::string_view path) noexcept {
   for (const char* suffix : {"-dirty", "-dirty.creating", ".creating", ""}) {
     PathText part;
     if (part.assign(path, suffix)) (void)files.remove(part.c_str());

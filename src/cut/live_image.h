@@ -25,6 +25,7 @@
 #include "cut/log_format.h"
 #include "platform/dirty_log.h"
 #include "platform/file_storage.h"
+#include "platform/file_system.h"
 #include "platform/real_platform.h"
 #include "util/path.h"
 
@@ -34,7 +35,8 @@ class LiveImage final : private GrowthWatch {
  public:
   using Dirty = DirtyLog<RealPlatform>;
 
-  explicit LiveImage(FileStorage& image) noexcept : image_(image) {}
+  // `files`: for names. It holds the folder of the image from make() or inherit() on.
+  LiveImage(FileStorage& image, RealFileSystem& files) noexcept : image_(image), files_(files) {}
   LiveImage(const LiveImage&) = delete;
   LiveImage& operator=(const LiveImage&) = delete;
 
@@ -43,7 +45,7 @@ class LiveImage final : private GrowthWatch {
                         PathText& out) noexcept;
   // The head of the image at `path`. Errors: not_found; corruption (it is none, or not of this
   // user, the superuser or `owner`); io.
-  static Status read_head(std::string_view path, layout::LiveHead& out,
+  static Status read_head(const RealFileSystem& files, std::string_view path, layout::LiveHead& out,
                           std::uint32_t owner = ~std::uint32_t{0}) noexcept;
   // Whether the head is of the image that the mark names, in its boot (live.V2).
   static bool fits(const layout::LiveHead& head, const layout::BaseMark& mark) noexcept;
@@ -61,9 +63,10 @@ class LiveImage final : private GrowthWatch {
   Status publish() noexcept;
   void discard() noexcept;  // what make() made, before publish()
   // Opens the files that a process has left, and whose head fits. All lines that are not known to
-  // be durable are dirty. `base`: the open file; as above. Errors: busy, corruption, io and others
-  // of files.
-  Status inherit(std::string_view path, const layout::BaseMark& mark, int base) noexcept;
+  // be durable are dirty. `base`: the open file; as above. `like`: that file, too. Errors: busy,
+  // corruption (also of files that another user may have put there), io and others of files.
+  Status inherit(std::string_view path, const layout::BaseMark& mark, int base,
+                 const FileStorage& like) noexcept;
   // Is asked, too, before the image grows, or a part of it gets space again.
   void watch_growth(GrowthWatch& other) noexcept { other_ = &other; }
   // Removes the files. What is mapped stays until close().
@@ -99,9 +102,12 @@ class LiveImage final : private GrowthWatch {
     return other_ != nullptr ? other_->before_reuse(offset, length) : Status();
   }
   layout::LiveHead& head() const noexcept { return chunks_->head(); }
-  Status make_files(std::string_view path, std::uint64_t max_bytes) noexcept;
+  Status name_files(std::string_view path, RealFileSystem::Place& image, PathText& dirty) noexcept;
+  Status make_files(std::string_view path, std::uint64_t max_bytes,
+                    const FileStorage& like) noexcept;
 
   FileStorage& image_;
+  RealFileSystem& files_;
   FileStorage file_;  // of dirty_
   std::optional<LiveChunks> chunks_;
   std::optional<Dirty> dirty_;
@@ -110,8 +116,9 @@ class LiveImage final : private GrowthWatch {
 
 // Renames the image at `path` and its log of dirty lines to NAME.unknown-ID: they may be all that
 // is left of something. `to` gets the new path. Errors: io.
-Status set_live_aside(std::string_view path, std::uint64_t id, PathText& to) noexcept;
+Status set_live_aside(FileSystem& files, std::string_view path, std::uint64_t id,
+                      PathText& to) noexcept;
 // Removes both, and what was not finished of them.
-void remove_live(std::string_view path) noexcept;
+void remove_live(FileSystem& files, std::string_view path) noexcept;
 
 }  // namespace perdure

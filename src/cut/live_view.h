@@ -23,7 +23,7 @@ class LiveView {
  public:
   // `image` is mapped, and must stay so.
   LiveView(FileStorage& image, const FileStorage& base) noexcept
-      : chunks_(image, ::fcntl(base.descriptor(), F_DUPFD_CLOEXEC, 0)) {}
+      : chunks_(image, ::fcntl(base.descriptor(), F_DUPFD_CLOEXEC, 3)) {}
   LiveView(const LiveView&) = delete;
   LiveView& operator=(const LiveView&) = delete;
   ~LiveView() { stop(); }

@@ -172,6 +172,7 @@ template <class P>
 Status SegmentFiles<P>::make_folder() noexcept {
   Status made = files_.make_folder(folder_);
   if (!made.ok() && made != StatusCode::exists) return made;
+  if (Status s = files_.hold(folder_, true); !s.ok()) return s;
   return P::runs("log.folder.name"_site) ? files_.sync_folder(parent_) : Status();
 }
 

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <utility>
 
+#include "platform/descriptors.h"
 #include "platform/medium.h"
 #include "platform/memory_nodes.h"
 #include "util/arena.h"
@@ -109,6 +110,7 @@ void FileStorage::unmap() noexcept {
 
 void FileStorage::take(FileStorage& other) noexcept {
   path_ = other.path_;
+  folder_ = other.folder_;
   fd_ = std::exchange(other.fd_, -1);
   access_ = other.access_;
   medium_ = other.medium_;
@@ -131,8 +133,9 @@ void FileStorage::refresh_size() noexcept {
 Status FileStorage::open(std::string_view path, Access access) noexcept {
   if (!path_.assign(path)) return bad_path();
   // O_NONBLOCK: opening a FIFO must fail, not hang.
-  const int flags = (access == Access::owner ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK;
-  const int fd = ::open(path_.c_str(), flags);
+  const int flags = (access == Access::owner ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK |
+                    (folder_ >= 0 ? O_NOFOLLOW : 0);
+  const int fd = above_streams(::openat(folder(), path_.c_str(), flags));
   if (fd < 0) {
     if (errno == ENOENT) return Status::format(StatusCode::not_found, "no such file");
     if (errno == EISDIR) return is_a_directory();
@@ -147,16 +150,17 @@ Status FileStorage::open(std::string_view path, Access access) noexcept {
   return adopt(fd, access);
 }
 
-Status FileStorage::create(std::string_view path) noexcept {
+Status FileStorage::create(std::string_view path, unsigned permissions) noexcept {
   if (!path_.assign(path) || !new_path_.assign(path, ".creating")) return bad_path();
   struct stat info{};
-  if (::lstat(path_.c_str(), &info) == 0) {
-    return ::stat(path_.c_str(), &info) != 0
+  if (::fstatat(folder(), path_.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0) {
+    return ::fstatat(folder(), path_.c_str(), &info, 0) != 0
                ? Status::format(StatusCode::not_found, "is a symbolic link that leads nowhere")
                : Status::format(StatusCode::exists, "the file exists");
   }
   for (int attempt = 0; attempt < 2; ++attempt) {
-    const int fd = ::open(new_path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
+    const int fd = above_streams(::openat(folder(), new_path_.c_str(), flags, permissions));
     if (fd >= 0) return adopt(fd, Access::owner);
     // ENOENT is also what /proc and others return that take no new files.
     if (errno == ENOENT && !has_folder(path_.c_str())) {
@@ -165,11 +169,12 @@ Status FileStorage::create(std::string_view path) noexcept {
     }
     if (errno != EEXIST) return cannot_create();
     // Another process creates this pool, or was killed while it did: the lock tells which.
-    const int other = ::open(new_path_.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    const int other = above_streams(
+        ::openat(folder(), new_path_.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
     if (other < 0) continue;
     fd_ = other;
     const bool stale = lock().ok();
-    if (stale) ::unlink(new_path_.c_str());
+    if (stale) remove_own(new_path_.c_str());
     ::close(fd_);
     fd_ = -1;
     if (!stale) {
@@ -181,13 +186,16 @@ Status FileStorage::create(std::string_view path) noexcept {
 
 Status FileStorage::publish() noexcept {
   // link() fails where rename() would replace a file that was made meanwhile.
-  if (::link(new_path_.c_str(), path_.c_str()) != 0) {
+  if (!is_named(new_path_.c_str())) {
+    return Status::format(StatusCode::busy, "another file took its name meanwhile; try again");
+  }
+  if (::linkat(folder(), new_path_.c_str(), folder(), path_.c_str(), 0) != 0) {
     return errno == EEXIST ? Status::format(StatusCode::exists, "the file exists")
                            : system_error(StatusCode::io, "cannot name the new pool");
   }
-  ::unlink(new_path_.c_str());
+  remove_own(new_path_.c_str());
   Status s = sync_name();
-  if (!s.ok()) ::unlink(path_.c_str());
+  if (!s.ok()) remove_own(path_.c_str());
   return s;
 }
 
@@ -196,9 +204,9 @@ Status FileStorage::publish() noexcept {
 Status FileStorage::sync_name() const noexcept {
   const bool promised = medium_.msync_is_ordered || medium_.medium == Medium::cache_line ||
                         medium_.medium == Medium::eadr;
-  PathText folder;
-  (void)folder_of(path_.c_str(), folder);
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  PathText path;
+  (void)folder_of(path_.c_str(), path);
+  const int fd = ::openat(folder(), path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) {
     if (errno == EACCES && !promised) return {};
     return system_error(StatusCode::io,
@@ -211,17 +219,36 @@ Status FileStorage::sync_name() const noexcept {
   return synced ? Status() : system_error(StatusCode::io, "cannot sync its directory");
 }
 
-void FileStorage::discard_new() noexcept { ::unlink(new_path_.c_str()); }
-void FileStorage::remove() noexcept { ::unlink(path_.c_str()); }
+int FileStorage::folder() const noexcept { return folder_ >= 0 ? folder_ : AT_FDCWD; }
 
-void FileStorage::remove_own(const char* path) const noexcept {
+bool FileStorage::is_named(const char* path) const noexcept {
   struct stat own{};
   struct stat other{};
-  if (fstat(fd_, &own) == 0 && ::lstat(path, &other) == 0 && own.st_ino == other.st_ino &&
-      own.st_dev == other.st_dev) {
-    ::unlink(path);
-  }
+  return fstat(fd_, &own) == 0 && ::fstatat(folder(), path, &other, AT_SYMLINK_NOFOLLOW) == 0 &&
+         own.st_ino == other.st_ino && own.st_dev == other.st_dev;
 }
+
+void FileStorage::remove_own(const char* path) const noexcept {
+  if (is_named(path)) ::unlinkat(folder(), path, 0);
+}
+void FileStorage::discard_new() noexcept { remove_own(new_path_.c_str()); }
+
+bool FileStorage::has_name(PathText& now) const noexcept {
+  struct stat own{};
+  struct stat other{};
+  if (fstat(fd_, &own) != 0) return true;  // cannot tell
+  if (::fstatat(folder(), path_.c_str(), &other, 0) == 0 && own.st_ino == other.st_ino &&
+      own.st_dev == other.st_dev) {
+    return true;
+  }
+  char link[32];
+  char text[PATH_MAX];
+  std::snprintf(link, sizeof(link), "/proc/self/fd/%d", fd_);
+  const ssize_t n = ::readlink(link, text, sizeof(text));
+  if (n > 0) (void)now.assign(std::string_view(text, static_cast<std::size_t>(n)));
+  return false;
+}
+
 void FileStorage::remove_second_name() noexcept {
   PathText second;
   if (second.assign(path_.c_str(), ".creating")) remove_own(second.c_str());
@@ -529,9 +556,18 @@ std::uint32_t FileStorage::owner() const noexcept {
   return fstat(fd_, &info) == 0 ? info.st_uid : ~std::uint32_t{0};
 }
 
+bool FileStorage::is_of_user_of(const FileStorage& other) const noexcept {
+  struct stat own{};
+  struct stat model{};
+  if (fstat(fd_, &own) != 0 || fstat(other.fd_, &model) != 0) return false;
+  const bool user = own.st_uid == geteuid() || own.st_uid == 0 || own.st_uid == model.st_uid;
+  return user && (own.st_mode & (S_IWGRP | S_IWOTH) & ~model.st_mode) == 0;
+}
+
 void FileStorage::set_mode_of(const FileStorage& other) noexcept {
   struct stat info{};
   if (fstat(other.fd_, &info) != 0) return;
+  if (geteuid() == 0) (void)fchown(fd_, info.st_uid, ~gid_t{0});
   const bool same_group = fchown(fd_, ~uid_t{0}, info.st_gid) == 0;
   (void)fchmod(fd_, info.st_mode & (same_group ? 0777 : 0700));
 }

@@ -34,20 +34,26 @@ class FileStorage final : public Storage {
   FileStorage& operator=(const FileStorage&) = delete;
   ~FileStorage() override;
 
+  // Its names are looked up in this open folder, or, by default, where their paths lead. Then paths
+  // are names in it, and lead over no symbolic link.
+  void look_in(int folder) noexcept { folder_ = folder; }
   // Opens an existing regular file and takes the lock. Errors: not_found, busy (the file stays
   // readable), invalid_argument (not a regular file), io.
   Status open(std::string_view path, Access access) noexcept;
   // Makes a new, empty, locked file beside `path`. publish() gives it its name once it is a pool: a
   // kill in between leaves no half-made pool. Errors: exists, busy (being created), io.
-  Status create(std::string_view path) noexcept;
+  // `permissions`: as far as the umask leaves them.
+  Status create(std::string_view path, unsigned permissions = 0644) noexcept;
   Status publish() noexcept;  // durably; if that fails the name is not there
   // Makes the file's name durable. An open for `power` calls it, too: the creator may have died
   // between the two steps of publish().
   Status sync_name() const noexcept;
   void discard_new() noexcept;  // removes what create() made and publish() did not name
-  // Removes the name that publish() gave, unless it is another file's by now.
+  // Removes the file's name, unless it is another file's by now. What is mapped stays.
   void remove_name() noexcept;
-  void remove() noexcept;  // removes the file's name; what is mapped stays
+  // Whether its path still leads to it. If not, `now` gets the path that does, as far as the system
+  // knows it.
+  bool has_name(PathText& now) const noexcept;
   // Removes the name that a create() leaves if it is killed within publish().
   void remove_second_name() noexcept;
   // Before map(): the pages of the file that do not exist yet will come from all memory nodes in
@@ -104,6 +110,9 @@ class FileStorage final : public Storage {
   // Gives the file the permissions and the group of another one; if the group cannot be had, those
   // of the owner only.
   void set_mode_of(const FileStorage& other) noexcept;
+  // Whether no user can have put the file there but this one, the superuser and the owner of the
+  // other one, and no more users may write it than that one.
+  bool is_of_user_of(const FileStorage& other) const noexcept;
   // The file has at least so many bytes now.
   bool backs(std::uint64_t bytes) const noexcept;
   const MediumReport& medium() const noexcept { return medium_; }
@@ -121,6 +130,8 @@ class FileStorage final : public Storage {
   void populate(std::uint64_t offset, std::uint64_t length) noexcept;
 
  private:
+  int folder() const noexcept;  // for calls on names
+  bool is_named(const char* path) const noexcept;
   void remove_own(const char* path) const noexcept;  // only a name of the open file
   Status adopt(int fd, Access access) noexcept;
   Status lock() noexcept;
@@ -135,6 +146,7 @@ class FileStorage final : public Storage {
 
   PathText path_;
   PathText new_path_;  // until publish()
+  int folder_ = -1;    // look_in()
   int fd_ = -1;
   Access access_ = Access::owner;
   std::byte* base_ = nullptr;

@@ -8,10 +8,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
-#include "util/path.h"
+#include "platform/descriptors.h"
+#include "platform/nap.h"
 
 namespace perdure {
 
@@ -63,30 +66,244 @@ auto repeated(Call call) noexcept {
   return result;
 }
 
-template <class Call>
-Status on_path(const char* what, std::string_view path, Call call) noexcept {
-  PathText name;
-  if (!name.assign(path)) return too_long(path);
-  return call(name.c_str()) == 0 ? Status() : failed(what, path);
+constexpr std::uint32_t kOthersWrite = S_IWGRP | S_IWOTH;
+
+bool same_file(const struct stat& a, const struct stat& b) noexcept {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+std::string_view folder_of(std::string_view path) noexcept {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
 }
 
 }  // namespace
 
+// --- names ---------------------------------------------------------------------------------------
+
+RealFileSystem::~RealFileSystem() { let_go(); }
+
+void RealFileSystem::let_go() noexcept {
+  for (Held& held : held_) {
+    if (held.folder >= 0 && held.alone) (void)::flock(held.folder, LOCK_UN);
+  }
+  abandon();
+}
+
+void RealFileSystem::abandon() noexcept {
+  for (Held& held : held_) {
+    if (held.folder >= 0) ::close(std::exchange(held.folder, -1));
+  }
+}
+
+const RealFileSystem::Held* RealFileSystem::held(std::string_view path) const noexcept {
+  const auto* found = std::ranges::find_if(
+      held_, [&](const Held& held) { return held.folder >= 0 && path == held.path.c_str(); });
+  return found != held_.end() ? found : nullptr;
+}
+
+Status RealFileSystem::find(std::string_view path, Place& place) const noexcept {
+  if (!place.path.assign(path)) return too_long(path);
+  const std::size_t slash = path.rfind('/');
+  const Held* const folder = slash == std::string_view::npos ? nullptr : held(folder_of(path));
+  place.folder = folder != nullptr ? folder->folder : AT_FDCWD;
+  place.name = place.path.c_str() + (folder != nullptr ? slash + 1 : 0);
+  return {};
+}
+
+template <class Call>
+Status RealFileSystem::on_name(const char* what, std::string_view path, Call call) const noexcept {
+  Place at;
+  if (Status s = find(path, at); !s.ok()) return s;
+  return call(at.folder, at.name) == 0 ? Status() : failed(what, path);
+}
+
+// A new open file of the folder: it can be listed, and locked.
+Expected<int> RealFileSystem::open_folder(std::string_view path) const noexcept {
+  const Held* const here = held(path);
+  Place at{.folder = here != nullptr ? here->folder : AT_FDCWD, .name = ".", .path = {}};
+  if (here == nullptr) {
+    if (Status s = find(path, at); !s.ok()) return fail(std::move(s));
+  }
+  const int folder = above_streams(
+      repeated([&] { return ::openat(at.folder, at.name, O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  if (folder < 0) return fail(failed("open", path));
+  return folder;
+}
+
+Status RealFileSystem::hold(std::string_view path, bool alone) noexcept {
+  constexpr int kTries = 2000;  // naps: the kernel ends the locks of a killed process one by one
+  auto* place = const_cast<Held*>(held(path));
+  if (place == nullptr) {
+    place = std::ranges::find_if(held_, [](const Held& held) { return held.folder < 0; });
+  }
+  if (place == held_.end()) return StatusCode::out_of_memory;
+  Place at;
+  if (Status s = find(path, at); !s.ok()) return s;
+  const int links = alone ? O_NOFOLLOW : 0;
+  const int folder = above_streams(repeated(
+      [&] { return ::openat(at.folder, at.name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | links); }));
+  if (folder < 0) return failed("open", path);
+  struct stat before{}, now{};
+  if (place->folder >= 0 && ::fstat(place->folder, &before) == 0 && ::fstat(folder, &now) == 0 &&
+      same_file(before, now)) {
+    ::close(folder);
+    return {};
+  }
+  Status s = alone ? verify(path, folder) : Status();
+  for (int i = 0; s.ok() && alone && !lock(folder, Lock::exclusive); ++i) {
+    if (i == kTries) {
+      s = Status::format(StatusCode::busy,
+                         "%.*s: another pool that is open uses this folder; close it first",
+                         static_cast<int>(path.size()), path.data());
+    }
+    nap();
+  }
+  if (!s.ok()) {
+    ::close(folder);
+    return s;
+  }
+  place->alone = alone;
+  (void)place->path.assign(path);
+  if (place->folder < 0) {
+    place->folder = folder;
+    return {};
+  }
+  const bool moved = ::dup3(folder, place->folder, O_CLOEXEC) >= 0;  // others may use the number
+  if (!moved) s = failed("hold", path);
+  ::close(folder);
+  return s;
+}
+
+void RealFileSystem::resemble(File file) noexcept {
+  struct stat info{};
+  if (::fstat(file, &info) != 0) return;
+  model_ = {.user = info.st_uid, .group = info.st_gid, .mode = info.st_mode & 0777U};
+}
+
+// Best effort: a file that is less open than the model serves this process.
+void RealFileSystem::apply_model(int file, bool folder) const noexcept {
+  if (!model_) return;
+  struct stat info{};
+  if (::fstat(file, &info) != 0) return;
+  if (info.st_uid != model_->user) (void)::fchown(file, model_->user, ~gid_t{0});
+  const bool grouped =
+      info.st_gid == model_->group || ::fchown(file, ~uid_t{0}, model_->group) == 0;
+  std::uint32_t mode = model_->mode & (grouped ? 0777U : 0700U);
+  if (folder) mode |= 0700U | (mode & 0444U) >> 2;
+  (void)::fchmod(file, mode);
+}
+
+Status RealFileSystem::verify(std::string_view path, int file) const noexcept {
+  if (!model_) return {};
+  struct stat info{};
+  if (::fstat(file, &info) != 0) return failed("ask for the owner", path);
+  const bool own = info.st_uid == ::geteuid() || info.st_uid == 0 || info.st_uid == model_->user;
+  const std::uint32_t more = info.st_mode & kOthersWrite & ~model_->mode;
+  if (own && more == 0) return {};
+  return Status::format(StatusCode::untrusted,
+                        "%.*s: is of user %u and has mode %o, so another user could have put it "
+                        "there; move it away, or give it the owner and the mode of the pool",
+                        static_cast<int>(path.size()), path.data(), info.st_uid,
+                        info.st_mode & 07777U);
+}
+
+Status RealFileSystem::rename(std::string_view from, std::string_view to) noexcept {
+  Place target;
+  if (Status s = find(to, target); !s.ok()) return s;
+  return on_name("rename", from, [&](int folder, const char* name) {
+    return ::renameat(folder, name, target.folder, target.name);
+  });
+}
+
+Status RealFileSystem::remove(std::string_view path) noexcept {
+  return on_name("remove", path,
+                 [](int folder, const char* name) { return ::unlinkat(folder, name, 0); });
+}
+
+Status RealFileSystem::make_folder(std::string_view path) noexcept {
+  Status made = on_name("create", path,
+                        [](int folder, const char* name) { return ::mkdirat(folder, name, 0700); });
+  if (!made.ok() || !model_) return made;
+  auto folder = open_folder(path);
+  if (!folder) return std::move(folder.error());
+  apply_model(*folder, true);
+  ::close(*folder);
+  return {};
+}
+
+// A folder that is held is removed if its name still leads to it.
+Status RealFileSystem::remove_folder(std::string_view path) noexcept {
+  const Held* const here = held(path);
+  return on_name("remove", path, [&](int folder, const char* name) {
+    struct stat own{}, named{};
+    const bool other = here != nullptr && ::fstat(here->folder, &own) == 0 &&
+                       ::fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+                       !same_file(own, named);
+    return other ? 0 : ::unlinkat(folder, name, AT_REMOVEDIR);
+  });
+}
+
+Status RealFileSystem::sync_folder(std::string_view path) noexcept {
+  auto folder = open_folder(path);
+  if (!folder) return std::move(folder.error());
+  Status done;
+  if (::fsync(*folder) != 0) done = failed("sync", path);
+  ::close(*folder);
+  return done;
+}
+
+Status RealFileSystem::list(std::string_view path,
+                            FunctionRef<void(std::string_view)> visit) noexcept {
+  auto opened = open_folder(path);
+  if (!opened) return std::move(opened.error());
+  DIR* const folder = ::fdopendir(*opened);
+  if (folder == nullptr) {
+    Status s = failed("list", path);
+    ::close(*opened);
+    return s;
+  }
+  Status done;
+  for (;;) {
+    errno = 0;
+    const dirent* const entry = ::readdir(folder);
+    if (entry == nullptr) {
+      if (errno != 0) done = failed("list", path);
+      break;
+    }
+    const std::string_view text(entry->d_name);
+    if (text != "." && text != "..") visit(text);
+  }
+  ::closedir(folder);
+  return done;
+}
+
+// --- files ---------------------------------------------------------------------------------------
+
 Expected<FileSystem::File> RealFileSystem::open(std::string_view path, Open how) noexcept {
-  PathText name;
-  if (!name.assign(path)) return fail(too_long(path));
+  Place at;
+  if (Status s = find(path, at); !s.ok()) return fail(std::move(s));
   const int fresh = how == Open::fresh ? O_CREAT | O_EXCL : 0;
   const int access = how == Open::reading ? O_RDONLY : O_RDWR;
   // O_NONBLOCK: opening a FIFO must fail, not hang.
-  const int file = repeated([&] {
-    return ::open(name.c_str(), access | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | fresh, 0644);
-  });
+  const int file = above_streams(repeated([&] {
+    return ::openat(at.folder, at.name, access | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | fresh, 0600);
+  }));
   if (file < 0) return fail(failed(fresh != 0 ? "create" : "open", path));
   struct stat info{};
-  if (::fstat(file, &info) == 0 && S_ISREG(info.st_mode)) return file;
+  const bool regular = ::fstat(file, &info) == 0 && S_ISREG(info.st_mode);
+  Status s = regular ? Status()
+                     : Status::format(StatusCode::io, "%.*s: is not a regular file",
+                                      static_cast<int>(path.size()), path.data());
+  if (fresh != 0) {
+    apply_model(file, false);
+  } else if (s.ok()) {
+    s = verify(path, file);
+  }
+  if (s.ok()) return file;
   ::close(file);
-  return fail(StatusCode::io, "%.*s: is not a regular file", static_cast<int>(path.size()),
-              path.data());
+  return fail(std::move(s));
 }
 
 void RealFileSystem::close(File file) noexcept { ::close(file); }
@@ -159,6 +376,12 @@ Expected<std::uint64_t> RealFileSystem::size(File file) noexcept {
   return static_cast<std::uint64_t>(info.st_size);
 }
 
+Expected<FileSystem::Facts> RealFileSystem::facts(File file) noexcept {
+  struct stat info{};
+  if (::fstat(file, &info) != 0) return fail(failed("ask for its place", file));
+  return Facts{.device = info.st_dev, .inode = info.st_ino, .names = info.st_nlink};
+}
+
 void RealFileSystem::forget(File file) noexcept {
   (void)::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
 }
@@ -169,60 +392,9 @@ bool RealFileSystem::lock(File file, Lock how) noexcept {
 }
 
 Expected<int> RealFileSystem::descriptor(File file) noexcept {
-  const int copy = ::fcntl(file, F_DUPFD_CLOEXEC, 0);
+  const int copy = ::fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   if (copy < 0) return fail(failed("open once more", file));
   return copy;
-}
-
-Status RealFileSystem::rename(std::string_view from, std::string_view to) noexcept {
-  PathText target;
-  if (!target.assign(to)) return too_long(to);
-  return on_path("rename", from, [&](const char* name) { return ::rename(name, target.c_str()); });
-}
-
-Status RealFileSystem::remove(std::string_view path) noexcept {
-  return on_path("remove", path, ::unlink);
-}
-
-Status RealFileSystem::make_folder(std::string_view path) noexcept {
-  return on_path("create", path, [](const char* name) { return ::mkdir(name, 0700); });
-}
-
-Status RealFileSystem::remove_folder(std::string_view path) noexcept {
-  return on_path("remove", path, ::rmdir);
-}
-
-Status RealFileSystem::sync_folder(std::string_view path) noexcept {
-  PathText name;
-  if (!name.assign(path)) return too_long(path);
-  const int folder =
-      repeated([&] { return ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
-  if (folder < 0) return failed("open", path);
-  Status done;
-  if (::fsync(folder) != 0) done = failed("sync", path);
-  ::close(folder);
-  return done;
-}
-
-Status RealFileSystem::list(std::string_view path,
-                            FunctionRef<void(std::string_view)> visit) noexcept {
-  PathText name;
-  if (!name.assign(path)) return too_long(path);
-  DIR* const folder = ::opendir(name.c_str());
-  if (folder == nullptr) return failed("list", path);
-  Status done;
-  for (;;) {
-    errno = 0;
-    const dirent* const entry = ::readdir(folder);
-    if (entry == nullptr) {
-      if (errno != 0) done = failed("list", path);
-      break;
-    }
-    const std::string_view text(entry->d_name);
-    if (text != "." && text != "..") visit(text);
-  }
-  ::closedir(folder);
-  return done;
 }
 
 }  // namespace perdure

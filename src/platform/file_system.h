@@ -9,18 +9,25 @@
 //   written before it, although read() may still return it: write it again, elsewhere, before the
 //   next sync().
 //
+// NAMES  A path names what it leads to at the time of the call. After hold() names in that folder
+//   are looked up in the folder that the path led to then, wherever it is moved, and whatever takes
+//   its place.
+//
 // Errors: every message names the path. not_found, exists, pool_full (no space), invalid_argument
 //   (a path that is too long), io.
 // Thread safety: distinct files may be used from distinct threads. So may the base of a log for
 //   write(), allocate(), punch(), sync() and size(), which RealFileSystem leaves to the kernel.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "perdure/function_ref.h"
 #include "perdure/status.h"
+#include "util/path.h"
 
 namespace perdure {
 
@@ -34,6 +41,10 @@ class FileSystem {
   };
 
   enum class Lock : std::uint8_t { none, shared, exclusive };
+  struct Facts {
+    std::uint64_t device, inode;
+    std::uint64_t names;  // 0: the file was removed
+  };
 
   virtual ~FileSystem() = default;
 
@@ -56,6 +67,7 @@ class FileSystem {
   // Makes the content and the size of the file durable.
   virtual Status sync(File file) noexcept = 0;
   virtual Expected<std::uint64_t> size(File file) noexcept = 0;
+  virtual Expected<Facts> facts(File file) noexcept = 0;
   // A hint that the next read should ask the disk. What sync() has written need not stay in memory.
   virtual void forget(File file) noexcept = 0;
   // A lock between those that have opened a file, perhaps in other processes: one exclusive, or any
@@ -64,6 +76,17 @@ class FileSystem {
   // A descriptor of the content of a file, to map it for reading. The caller closes it.
   virtual Expected<int> descriptor(File file) noexcept = 0;
 
+  // --- names ---
+  // Keeps the folder open until this object ends, or until the next call with this path. `alone`:
+  // and locks it. Four at most. Errors: busy (another process has it locked); untrusted (see
+  // resemble()).
+  virtual Status hold(std::string_view path, bool alone) noexcept = 0;
+  // Of all folders, with their locks; also if a child of fork has them.
+  virtual void let_go() noexcept = 0;
+  // From here on new files and folders get the owner, the group and the permissions of this file,
+  // as far as this process may give them. Those that exist are refused with `untrusted` if another
+  // user could have put them there.
+  virtual void resemble(File file) noexcept = 0;
   // An existing file of the name `to` is replaced in one step.
   virtual Status rename(std::string_view from, std::string_view to) noexcept = 0;
   virtual Status remove(std::string_view path) noexcept = 0;
@@ -78,6 +101,11 @@ class FileSystem {
 
 class RealFileSystem final : public FileSystem {
  public:
+  RealFileSystem() = default;
+  RealFileSystem(const RealFileSystem&) = delete;
+  RealFileSystem& operator=(const RealFileSystem&) = delete;
+  ~RealFileSystem() override;
+
   Expected<File> open(std::string_view path, Open how) noexcept override;
   void close(File file) noexcept override;
   Expected<std::size_t> read(File file, void* buffer, std::size_t n,
@@ -87,15 +115,49 @@ class RealFileSystem final : public FileSystem {
   Status punch(File file, std::uint64_t offset, std::uint64_t length) noexcept override;
   Status sync(File file) noexcept override;
   Expected<std::uint64_t> size(File file) noexcept override;
+  Expected<Facts> facts(File file) noexcept override;
   void forget(File file) noexcept override;
   bool lock(File file, Lock how) noexcept override;
   Expected<int> descriptor(File file) noexcept override;
+  Status hold(std::string_view path, bool alone) noexcept override;
+  void let_go() noexcept override;
+  void resemble(File file) noexcept override;
   Status rename(std::string_view from, std::string_view to) noexcept override;
   Status remove(std::string_view path) noexcept override;
   Status make_folder(std::string_view path) noexcept override;
   Status remove_folder(std::string_view path) noexcept override;
   Status sync_folder(std::string_view path) noexcept override;
   Status list(std::string_view path, FunctionRef<void(std::string_view)> visit) noexcept override;
+
+  // Where a name is looked up: the folder, and the rest of the path.
+  struct Place {
+    int folder;  // or AT_FDCWD
+    const char* name;
+    PathText path;
+  };
+  // Errors: invalid_argument (the path is too long, or has a NUL).
+  Status find(std::string_view path, Place& place) const noexcept;
+  void abandon() noexcept;  // in a child of fork
+
+ private:
+  struct Held {
+    PathText path;
+    int folder = -1;
+    bool alone = false;
+  };
+  struct Model {
+    std::uint32_t user, group, mode;
+  };
+
+  const Held* held(std::string_view path) const noexcept;
+  Expected<int> open_folder(std::string_view path) const noexcept;
+  Status verify(std::string_view path, int file) const noexcept;
+  void apply_model(int file, bool folder) const noexcept;
+  template <class Call>
+  Status on_name(const char* what, std::string_view path, Call call) const noexcept;
+
+  std::array<Held, 4> held_;  // a folder that is replaced keeps its descriptor's number
+  std::optional<Model> model_;
 };
 
 }  // namespace perdure

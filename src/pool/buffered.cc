@@ -51,14 +51,14 @@ Status is_a_copy() noexcept {
 
 // Removes the image of `old` at `path`, which is not needed any more, or what was not finished of
 // it; unless the next one lies there: make_way() decides about that.
-void remove_elsewhere(std::string_view path, const layout::LivePlace& old,
+void remove_elsewhere(RealFileSystem& files, std::string_view path, const layout::LivePlace& old,
                       std::string_view next) noexcept {
   if (path == next) return;
   layout::LiveHead head;
-  const Status found = LiveImage::read_head(path, head);
+  const Status found = LiveImage::read_head(files, path, head);
   const bool own = found.ok() && same(head.live_id, old.live_id);
   const bool unfinished = found == StatusCode::not_found && old.memory_directory[0] != '\0';
-  if (own || unfinished) remove_live(path);
+  if (own || unfinished) remove_live(files, path);
 }
 
 constexpr std::uint64_t kLeastPiece = 16, kMostPiece = 2048;  // pages: 64 KiB to 8 MiB
@@ -87,7 +87,11 @@ bool of_this_file(const layout::BaseMark& mark, const layout::Identity& here) no
 Buffered::~Buffered() {
   if (fold_thread_) fold_thread_->stop();
   if (stream_) stream_->stop();
-  if (base_ >= 0) files_.close(base_);
+  for (const FileSystem::File file : {base_, fold_base_}) {
+    if (file >= 0) files_.close(file);
+  }
+  files_.let_go();
+  real_files_.let_go();
 }
 
 Status Buffered::verify(const BufferedOptions& options) noexcept {
@@ -123,11 +127,31 @@ Status Buffered::name_paths(std::string_view path) noexcept {
   return Status::format(StatusCode::invalid_argument, "the path is too long for the log beside it");
 }
 
+Status Buffered::hold_folders() noexcept {
+  if (Status s = files_.hold(parent_.c_str(), false); !s.ok()) return s;
+  if (&files_ == &real_files_) return {};
+  return real_files_.hold(parent_.c_str(), false);
+}
+
+// The path of the live image, in a folder that is held. Errors: invalid_argument, io.
+Status Buffered::image_path(const layout::BaseMark& mark, PathText& path) noexcept {
+  if (Status s = LiveImage::path_of(mark, path_.c_str(), path); !s.ok()) return s;
+  const std::string_view text(path.c_str());
+  Status held = real_files_.hold(text.substr(0, text.rfind('/')), false);
+  return held == StatusCode::not_found ? Status() : std::move(held);
+}
+
 Status Buffered::look(std::string_view path, const BufferedOptions& options) noexcept {
   if (Status s = name_paths(path); !s.ok()) return s;
-  auto base = files_.open(path_.c_str(), FileSystem::Open::existing);
-  if (!base) return std::move(base.error());
-  base_ = *base;
+  if (Status s = hold_folders(); !s.ok()) return s;
+  for (FileSystem::File* file : {&base_, &fold_base_}) {
+    auto base = files_.open(path_.c_str(), FileSystem::Open::existing);
+    if (!base) return std::move(base.error());
+    *file = *base;
+  }
+  files_.resemble(base_);
+  Status held = files_.hold(folder_.c_str(), true);
+  if (!held.ok() && held != StatusCode::not_found) return held;
   BaseMarks<RealPlatform> marks(files_, base_);
   if (Status s = marks.read(); !s.ok()) return s;
   // The shape depends on the size of the pool, which begin() has from elsewhere.
@@ -164,25 +188,26 @@ Status Buffered::write_headers(layout::Header header, int copy) noexcept {
 
 // Frees the name of a new live image. What lies there may be all that is left of another pool, or
 // of this one before a copy was restored over it; unless the mark shows that it is not needed.
-Status Buffered::make_way(std::string_view path, const layout::Identity& here) noexcept {
+Status Buffered::make_way(std::string_view path, const Opening& opening) noexcept {
   layout::LiveHead head;
-  Status found = LiveImage::read_head(path, head);
+  const layout::Identity& here = opening.identity;
+  Status found = LiveImage::read_head(real_files_, path, head, opening.base.owner());
   const bool own = found.ok() && same(head.live_id, mark().live.live_id);
   const bool over = own && (!left_open() || !in_this_boot(mark(), here));
   // That of the mark may have lost its head in a power failure.
   PathText before;
-  const bool ended =
-      left_open() && !in_this_boot(mark(), here) && found == StatusCode::corruption &&
-      LiveImage::path_of(mark(), path_.c_str(), before).ok() && path == before.c_str();
+  const bool ended = left_open() && !in_this_boot(mark(), here) &&
+                     found == StatusCode::corruption && image_path(mark(), before).ok() &&
+                     path == before.c_str();
   // A log of dirty lines without its image says nothing.
   if (found == StatusCode::not_found || over || ended || (found.ok() && !own && head.used == 0)) {
-    remove_live(path);
+    remove_live(real_files_, path);
     return {};
   }
   std::uint64_t id = RealPlatform::random();
   if (found.ok()) std::memcpy(&id, head.live_id, sizeof(id));
   PathText aside;
-  if (Status s = set_live_aside(path, id, aside); !s.ok()) return s;
+  if (Status s = set_live_aside(real_files_, path, id, aside); !s.ok()) return s;
   log_.say(LogLevel::warning, "an unknown live image lay beside it; it is %s now", aside.c_str());
   return {};
 }
@@ -193,8 +218,8 @@ Status Buffered::make_live(const layout::BaseMark& mark, const Opening& opening,
   auto size = files_.size(base_);
   if (!size) return std::move(size.error());
   PathText path;
-  Status s = LiveImage::path_of(mark, path_.c_str(), path);
-  if (s.ok()) s = make_way(path.c_str(), opening.identity);
+  Status s = image_path(mark, path);
+  if (s.ok()) s = make_way(path.c_str(), opening);
   if (!s.ok()) return of_part("live image", path.c_str(), s);
   auto base = files_.descriptor(base_);
   if (!base) return std::move(base.error());
@@ -206,9 +231,9 @@ Status Buffered::make_live(const layout::BaseMark& mark, const Opening& opening,
 // written first.
 Status Buffered::clear_old(const layout::BaseMark& next) noexcept {
   PathText before, now;
-  if (Status s = LiveImage::path_of(mark(), path_.c_str(), before); !s.ok()) return s;
-  if (Status s = LiveImage::path_of(next, path_.c_str(), now); !s.ok()) return s;
-  remove_elsewhere(before.c_str(), mark().live, now.c_str());
+  if (Status s = image_path(mark(), before); !s.ok()) return s;
+  if (Status s = image_path(next, now); !s.ok()) return s;
+  remove_elsewhere(real_files_, before.c_str(), mark().live, now.c_str());
   const bool announces = next.live.memory_directory[0] != '\0';
   return announces ? epochs_log_->set_live(next.live) : Status();
 }
@@ -275,12 +300,12 @@ Status Buffered::missing(std::string_view path, const Status& why) const noexcep
 }
 
 // After a kill.
-Status Buffered::inherit(std::string_view path) noexcept {
+Status Buffered::inherit(std::string_view path, const FileStorage& like) noexcept {
   const std::uint64_t began = RealPlatform::now_ns();
   for (;;) {
     auto base = files_.descriptor(base_);
     if (!base) return std::move(base.error());
-    Status s = live_.inherit(path, mark(), *base);
+    Status s = live_.inherit(path, mark(), *base, like);
     layout::Header header;
     if (s.ok()) s = read_header(live_.image().base(), live_.image().size(), header);
     if (s.ok()) break;
@@ -338,8 +363,8 @@ Status Buffered::restore(const Opening& opening) noexcept {
   next.live = place(opening, mark().live.max_bytes);
   next.live.unverified = copied ? 1 : mark().live.unverified;
   PathText before, now;
-  Status s = LiveImage::path_of(mark(), path_.c_str(), before);
-  if (s.ok()) s = LiveImage::path_of(next, path_.c_str(), now);
+  Status s = image_path(mark(), before);
+  if (s.ok()) s = image_path(next, now);
   if (!s.ok()) return s;
   s = make_live(next, opening, align_up(std::max(*bytes, reader.end().pool_bytes), kPage));
   std::uint64_t lines = 0;
@@ -354,7 +379,7 @@ Status Buffered::restore(const Opening& opening) noexcept {
   const EpochId folded{.epoch = mark().folded, .seal = mark().folded_seal};
   if (s = epochs_log_->go_on(reader, folded, &next.live); !s.ok()) return s;
   live_.set_used();
-  if (other_boot) remove_elsewhere(before.c_str(), old, now.c_str());
+  if (other_boot) remove_elsewhere(real_files_, before.c_str(), old, now.c_str());
   log_.say(other_boot ? LogLevel::info : LogLevel::warning,
            "restored from its log in %.1f ms: cut %llu, %llu lines%s",
            milliseconds(RealPlatform::now_ns() - began),
@@ -370,7 +395,7 @@ Status Buffered::go_on(const Opening& opening) noexcept {
         "the pool was not trusted, and its last process ended before a check had passed");
   }
   PathText path;
-  if (Status s = LiveImage::path_of(mark(), path_.c_str(), path); !s.ok()) return s;
+  if (Status s = image_path(mark(), path); !s.ok()) return s;
   const bool unknown = is_unknown(opening.identity.boot_id) || is_unknown(mark().live.boot_id);
   if (unknown && !opening.accept_loss) {
     return missing(path.c_str(), Status::format(StatusCode::io,
@@ -379,12 +404,12 @@ Status Buffered::go_on(const Opening& opening) noexcept {
   }
   if (!in_this_boot(mark(), opening.identity)) return restore(opening);
   layout::LiveHead head;
-  Status found = LiveImage::read_head(path.c_str(), head);
+  Status found = LiveImage::read_head(real_files_, path.c_str(), head, opening.base.owner());
   if (!found.ok() && found != StatusCode::not_found && found != StatusCode::corruption) {
     return of_part("live image", path.c_str(), found);
   }
   if (found.ok() && of_this_file(mark(), opening.identity) && LiveImage::fits(head, mark())) {
-    Status s = inherit(path.c_str());
+    Status s = inherit(path.c_str(), opening.base);
     if (s != StatusCode::live_missing || !opening.accept_loss) return s;
   }
   if (opening.accept_loss) return restore(opening);
@@ -411,7 +436,7 @@ Status Buffered::attach(RealPlatform& platform, EpochDomain<RealPlatform>& epoch
                            .behind = inherited_,
                            .log_bytes = options.log_bytes});
   const std::uint64_t pages = mark().live.max_bytes / 64 / kPage;
-  folding_.emplace(files_, path_.c_str(), folder_.c_str(), *epochs_log_,
+  folding_.emplace(files_, fold_base_, folder_.c_str(), *epochs_log_,
                    static_cast<std::uint32_t>(std::clamp(pages, kLeastPiece, kMostPiece)));
   fold_thread_.emplace(*stream_, *folding_, *epochs_log_, static_cast<FoldWatch&>(*this));
   if (Status s = live_.dirty().cover(live_.image().size()); !s.ok()) return s;
@@ -527,6 +552,7 @@ void Buffered::abandon() noexcept {
   if (fold_thread_) fold_thread_->abandon();
   if (stream_) stream_->abandon();
   live_.abandon();
+  real_files_.abandon();
 }
 
 // --- observers -----------------------------------------------------------------------------------
@@ -564,7 +590,7 @@ Status observe_live(FileStorage& storage, FileStorage& base, const layout::BaseM
   PathText live;
   if (Status s = LiveImage::path_of(mark, path, live); !s.ok()) return s;
   layout::LiveHead head;
-  Status s = LiveImage::read_head(live.c_str(), head, storage.owner());
+  Status s = LiveImage::read_head(RealFileSystem(), live.c_str(), head, storage.owner());
   if (s.ok() && !LiveImage::fits(head, mark)) {
     // The owner may have folded its log since the mark was read.
     layout::BaseMark now{};

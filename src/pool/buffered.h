@@ -41,9 +41,10 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
     bool accept_loss = false;  // of what the last durable cut does not have
   };
 
-  // `image` gets the live image. All must stay valid.
-  Buffered(FileSystem& files, FileStorage& image, const Log& log) noexcept
-      : files_(files), log_(log), live_(image) {}
+  // `image` gets the live image, which is in a real folder in any case. All must stay valid.
+  Buffered(FileSystem& files, RealFileSystem& real_files, FileStorage& image,
+           const Log& log) noexcept
+      : files_(files), real_files_(real_files), log_(log), live_(image, real_files) {}
   Buffered(const Buffered&) = delete;
   Buffered& operator=(const Buffered&) = delete;
   ~Buffered();
@@ -51,8 +52,10 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   static Status verify(const BufferedOptions& options) noexcept;
 
   // Opens the base, whose path is absolute and has no links, and reads its marks. First of all.
-  // Errors: corruption, io and others of files.
+  // From here on every name is looked up in the folders that there are now. Errors: corruption, io
+  // and others of files.
   Status look(std::string_view path, const BufferedOptions& options) noexcept;
+  Expected<FileSystem::Facts> facts() noexcept { return files_.facts(base_); }
   const layout::BaseMark& mark() const noexcept { return epochs_log_->marks().mark(); }
   // Whether the base needs go_on(), not begin().
   bool left_open() const noexcept { return mark().state == layout::BaseState::open; }
@@ -135,22 +138,26 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   Status refusal() noexcept override;
 
   Status name_paths(std::string_view path) noexcept;
+  Status hold_folders() noexcept;
+  Status image_path(const layout::BaseMark& mark, PathText& path) noexcept;
   layout::LivePlace place(const Opening& opening, std::uint64_t max_bytes) const noexcept;
   Status write_headers(layout::Header header, int copy) noexcept;
   Status clear_old(const layout::BaseMark& next) noexcept;
-  Status make_way(std::string_view path, const layout::Identity& here) noexcept;
+  Status make_way(std::string_view path, const Opening& opening) noexcept;
   Status make_live(const layout::BaseMark& mark, const Opening& opening,
                    std::uint64_t bytes) noexcept;
   Status replay_into_live(LogReader<RealPlatform>& reader, std::uint64_t& lines) noexcept;
-  Status inherit(std::string_view path) noexcept;
+  Status inherit(std::string_view path, const FileStorage& like) noexcept;
   Status restore(const Opening& opening) noexcept;
   Status missing(std::string_view path, const Status& why) const noexcept;
 
   FileSystem& files_;
+  RealFileSystem& real_files_;
   const Log& log_;
   LiveImage live_;
   PathText path_, folder_, parent_;
   FileSystem::File base_ = -1;
+  FileSystem::File fold_base_ = -1;  // the same, for folds (folding.h)
   std::optional<EpochLog<RealPlatform>> epochs_log_;
   std::optional<StoreTracker<RealPlatform>> tracker_;
   std::optional<CutStream<RealPlatform>> stream_;

@@ -16,6 +16,7 @@
 
 #include "backup/backup_reader.h"
 #include "format/header.h"
+#include "platform/descriptors.h"
 #include "pool/pool_impl.h"
 
 namespace perdure {
@@ -44,7 +45,7 @@ class FolderLock {
   }
 
   Status take(const char* path, int how) noexcept {
-    folder_ = ::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    folder_ = above_streams(::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (folder_ < 0) {
       return Status::format(errno == ENOENT ? StatusCode::not_found : StatusCode::io,
                             "%s: cannot open the folder: %s", path, std::strerror(errno));
@@ -67,6 +68,12 @@ Status folder_name(std::string_view folder, PathText& name) noexcept {
   if (!folder.empty() && name.assign(folder)) return {};
   return Status::format(StatusCode::invalid_argument,
                         "a folder has a name of 1 to %d bytes and no NUL", PATH_MAX - 1);
+}
+
+// What is made from here on has the permissions of this file.
+void resemble(FileSystem& files, std::string_view path) noexcept {
+  OpenFile model(files);
+  if (model.open(path, FileSystem::Open::reading).ok()) files.resemble(*model);
 }
 
 BackupEpoch to_public(const layout::BackupEpoch& epoch) noexcept {
@@ -95,6 +102,7 @@ Expected<BackupInfo> write_backup(const BackupSource& source, std::string_view f
   if (Status s = folder_name(folder, name); !s.ok()) return fail(std::move(s));
   BackupFiles to(files, name.c_str());
   FolderLock lock;
+  resemble(files, source.base);
   Status s = to.make();
   if (s.ok()) s = lock.take(name.c_str(), LOCK_EX);
   if (!s.ok()) return fail(std::move(s));
@@ -144,6 +152,11 @@ Expected<BackupInfo> PoolImpl::backup(std::string_view folder, const BackupOptio
         StatusCode::unsupported,
         "a pool that is open here can be backed up in durability `buffered` only; close it, and "
         "back up its file with back_up()")));
+  }
+  if (PathText moved; !base_.has_name(moved)) {
+    return fail(wrap(Status::format(StatusCode::io,
+                                    "its file was moved or replaced while it was open, and a "
+                                    "backup finds it by its name; move it back, or close it")));
   }
   const std::uint64_t now = RealPlatform::unix_ns();
   if (Status s = sync(); !s.ok()) return fail(std::move(s));
@@ -397,6 +410,8 @@ Expected<BackupEpoch> restore(std::string_view folder, std::string_view path,
   const auto progress = [&](std::uint64_t done, std::uint64_t total) {
     if (options.progress != nullptr) options.progress(options.progress_context, done, total);
   };
+  PathText base;
+  if (path_in(name.c_str(), layout::kBackupBase, base).ok()) resemble(files, base.c_str());
   Restoring pool(files, path);
   s = pool.make();
   if (s.ok()) s = backup.write_to(pool.file(), *epoch, progress);

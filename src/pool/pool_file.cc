@@ -164,18 +164,13 @@ Status PoolImpl::look_at_base(const PoolOptions& options) {
   if (::realpath(path_.c_str(), path) == nullptr) {
     return Status::format(StatusCode::io, "cannot resolve its path: %s", std::strerror(errno));
   }
-  if (files_ == &real_files_) {
-    FileStorage named;
-    layout::Identity identity{};
-    Status s = named.open(path, FileStorage::Access::observer);
-    if (s.ok()) s = named.identity(identity);
-    if (!s.ok()) return s;
-    if (identity.inode != identity_.inode || identity.device != identity_.device) {
-      return Status::format(StatusCode::busy, "another file took its name meanwhile; try again");
-    }
-  }
-  buffered_.emplace(*files_, storage_, log_);
-  return buffered_->look(path, options.buffered);
+  buffered_.emplace(*files_, real_files_, storage_, log_);
+  if (Status s = buffered_->look(path, options.buffered); !s.ok()) return s;
+  if (files_ != &real_files_) return {};
+  auto named = buffered_->facts();
+  if (!named) return std::move(named.error());
+  if (named->inode == identity_.inode && named->device == identity_.device) return {};
+  return Status::format(StatusCode::busy, "another file took its name meanwhile; try again");
 }
 
 // `header`: the one that counts, of a file that is the pool.

@@ -543,6 +543,15 @@ Status PoolImpl::fold_log() {
   return buffered_ ? wrap(buffered_->fold()) : Status();
 }
 
+// A pool whose file was moved goes on, and its owner may look for it where it was.
+void PoolImpl::tell_place() const {
+  PathText now;
+  const FileStorage& file = base_.is_open() ? base_ : storage_;
+  if (read_only_ || file.has_name(now)) return;
+  log_.say(LogLevel::warning, "its file was moved or replaced while it was open; it is %s now",
+           *now.c_str() != '\0' ? now.c_str() : "elsewhere");
+}
+
 Status PoolImpl::close(const CloseOptions& options) {
   if (!open_ || owner_pid_ != getpid()) {
     // A child of fork must leave its parent's pool alone, down to the destructors.
@@ -584,6 +593,7 @@ Status PoolImpl::close(const CloseOptions& options) {
       if (s.ok()) s = std::move(left);
     }
   }
+  tell_place();
   platform_.leave_mapping();
   if (buffered_) buffered_->live().close();
   view_.reset();

@@ -123,6 +123,7 @@ class PoolImpl final : private PoolMaps {
   void finish_marking();
   Status accept_untrusted();
   void tell_opened() const;
+  void tell_place() const;
   bool names_its_own(EngineInstance& map);
   Expected<Slot*> make_map(std::string_view name, Engine engine, const MapOptions& options,
                            const MapTypes& spec);

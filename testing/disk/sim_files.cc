@@ -27,6 +27,12 @@ Status is_there(std::string_view path) {
 // --- names ---------------------------------------------------------------------------------------
 
 int SimFileSystem::node_at(std::string_view path) {
+  if (const auto held = held_.find(path); held != held_.end()) return held->second;
+  return named(path);
+}
+
+// By its name, also if it is a folder that is held.
+int SimFileSystem::named(std::string_view path) {
   if (path == "." || path == "/" || path.empty()) return 0;
   const Place place = place_of(path);
   if (place.folder == nullptr) return -1;
@@ -38,7 +44,9 @@ SimFileSystem::Place SimFileSystem::place_of(std::string_view path) {
   const std::size_t slash = path.rfind('/');
   if (slash == std::string_view::npos) return {.folder = &nodes_[0], .name = std::string(path)};
   const int folder = node_at(path.substr(0, slash));
-  if (folder < 0 || !nodes_[folder].is_folder) return {.folder = nullptr, .name = {}};
+  if (folder < 0 || !nodes_[folder].is_folder || nodes_[folder].is_gone) {
+    return {.folder = nullptr, .name = {}};
+  }
   return {.folder = &nodes_[folder], .name = std::string(path.substr(slash + 1))};
 }
 
@@ -79,8 +87,24 @@ Expected<FileSystem::File> SimFileSystem::open(std::string_view path, Open how) 
   return node;
 }
 
+Status SimFileSystem::hold(std::string_view path, bool) noexcept {
+  const int folder = named(path);
+  if (folder < 0 || !nodes_[folder].is_folder) return no_such(path);
+  held_[std::string(path)] = folder;
+  return {};
+}
+
+Expected<FileSystem::Facts> SimFileSystem::facts(File file) noexcept {
+  std::uint64_t names = 0;
+  for (const Node& folder : nodes_) {
+    names += static_cast<std::uint64_t>(
+        std::ranges::count_if(folder.names, [&](const auto& name) { return name.second == file; }));
+  }
+  return Facts{.device = 0, .inode = static_cast<std::uint64_t>(file) + 1, .names = names};
+}
+
 Status SimFileSystem::rename(std::string_view from, std::string_view to) noexcept {
-  const int node = node_at(from);
+  const int node = named(from);
   if (node < 0) return no_such(from);
   const Place source = place_of(from);
   const Place target = place_of(to);
@@ -108,7 +132,7 @@ bool SimFileSystem::lock(File file, Lock how) noexcept {
 }
 
 Status SimFileSystem::remove(std::string_view path) noexcept {
-  const int node = node_at(path);
+  const int node = named(path);
   if (node < 0 || nodes_[node].is_folder) return no_such(path);
   if (Status begun = begin_change(); !begun.ok()) return begun;
   const Place place = place_of(path);
@@ -116,7 +140,7 @@ Status SimFileSystem::remove(std::string_view path) noexcept {
 }
 
 Status SimFileSystem::make_folder(std::string_view path) noexcept {
-  if (node_at(path) >= 0) return is_there(path);
+  if (named(path) >= 0) return is_there(path);
   if (Status begun = begin_change(); !begun.ok()) return begun;
   const int node = static_cast<int>(nodes_.size());
   nodes_.emplace_back().is_folder = true;
@@ -126,11 +150,14 @@ Status SimFileSystem::make_folder(std::string_view path) noexcept {
 }
 
 Status SimFileSystem::remove_folder(std::string_view path) noexcept {
-  const int node = node_at(path);
+  const int node = named(path);
   if (node < 0 || !nodes_[node].is_folder) return no_such(path);
+  const auto held = held_.find(path);
+  if (held != held_.end() && held->second != node) return {};
   if (!nodes_[node].names.empty()) return is_there(path);
   if (Status begun = begin_change(); !begun.ok()) return begun;
   const Place place = place_of(path);
+  nodes_[node].is_gone = true;
   return change(*place.folder, {.from = place.name, .to = {}, .node = node});
 }
 

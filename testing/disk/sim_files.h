@@ -6,7 +6,7 @@
 //   had since its last sync(); a write that makes a file longer does so sector by sector. The names
 //   in a folder are as after any prefix of the changes since its last sync_folder(), or after all
 //   of them but one, independently of other folders and of the content of files.
-//   punch() is a write of zeros.
+//   punch() is a write of zeros. hold() locks nothing.
 //   A write() that fails has written the first half. A sync() that fails may or may not have
 //   written. What was written before it is never made durable by a later sync(), unless it is
 //   written again; read() returns it, or no longer. The size of a file is in the journal of the
@@ -43,10 +43,14 @@ class SimFileSystem final : public FileSystem {
   Status punch(File file, std::uint64_t offset, std::uint64_t length) noexcept override;
   Status sync(File file) noexcept override;
   Expected<std::uint64_t> size(File file) noexcept override;
+  Expected<Facts> facts(File file) noexcept override;
   void forget(File) noexcept override {}
   bool lock(File file, Lock how) noexcept override;
   // Of a copy of the content as it is now.
   Expected<int> descriptor(File file) noexcept override;
+  Status hold(std::string_view path, bool alone) noexcept override;
+  void let_go() noexcept override { held_.clear(); }
+  void resemble(File) noexcept override {}
   Status rename(std::string_view from, std::string_view to) noexcept override;
   Status remove(std::string_view path) noexcept override;
   Status make_folder(std::string_view path) noexcept override;
@@ -66,7 +70,10 @@ class SimFileSystem final : public FileSystem {
   // until the next process begins.
   void kill_at(std::uint64_t n) noexcept { killing_ = n; }
   bool killed() const noexcept { return killed_; }
-  void next_process() noexcept { killed_ = false; }
+  void next_process() noexcept {
+    killed_ = false;
+    held_.clear();
+  }
   std::uint64_t changes() const noexcept { return changes_; }
 
   // The numbers of states, at least 2 each, of what may or may not have reached the disk. State 0
@@ -90,6 +97,7 @@ class SimFileSystem final : public FileSystem {
   };
   struct Node {
     bool is_folder = false;
+    bool is_gone = false;  // the folder was removed; it may be held
     // A file.
     std::map<std::uint64_t, Sector> durable;  // a sector that is absent is zero
     std::map<std::uint64_t, Sector> now;
@@ -117,8 +125,9 @@ class SimFileSystem final : public FileSystem {
     Node* folder;
     std::string name;
   };
-  Place place_of(std::string_view path);       // folder is null if there is none
-  int node_at(std::string_view path);          // -1 if there is none
+  Place place_of(std::string_view path);  // folder is null if there is none
+  int node_at(std::string_view path);     // -1 if there is none
+  int named(std::string_view path);
   Status change(Node& folder, Rename rename);  // in memory; returns ok
   Status begin_change();
   static void apply(std::map<std::string, int>& names, const Rename& rename);
@@ -128,6 +137,7 @@ class SimFileSystem final : public FileSystem {
   template <class Visit>
   void visit_undecided(Visit visit) const;
 
+  std::map<std::string, int, std::less<>> held_;  // folders by path
   std::vector<Node> nodes_;  // 0: the folder of paths without a folder. A File is an index
   Observer observer_;
   std::uint64_t failing_ = 0;

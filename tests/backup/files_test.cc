@@ -10,6 +10,7 @@
 
 #include "backup/backup_reader.h"
 #include "testing/disk/disk_explorer.h"
+#include "testing/disk/forwarding_files.h"
 #include "tests/cut/log_trials.h"
 
 namespace perdure::disk {
@@ -25,16 +26,15 @@ constexpr std::size_t kFirst = 2;  // the first lines are those of a header, whi
 constexpr auto no_progress = [](std::uint64_t, std::uint64_t) {};
 
 // Calls step() before each call.
-class Interleaved final : public FileSystem {
+class Interleaved final : public disk::ForwardingFiles {
  public:
   Interleaved(FileSystem& files, std::function<void()> step)
-      : files_(files), step_(std::move(step)) {}
+      : ForwardingFiles(files), step_(std::move(step)) {}
 
   Expected<File> open(std::string_view path, Open how) noexcept override {
     step_();
     return files_.open(path, how);
   }
-  void close(File file) noexcept override { files_.close(file); }
   Expected<std::size_t> read(File file, void* buffer, std::size_t n,
                              std::uint64_t offset) noexcept override {
     step_();
@@ -45,39 +45,20 @@ class Interleaved final : public FileSystem {
     step_();
     return files_.write(file, bytes, n, offset);
   }
-  Status allocate(File file, std::uint64_t offset, std::uint64_t length) noexcept override {
-    return files_.allocate(file, offset, length);
-  }
-  Status punch(File file, std::uint64_t at, std::uint64_t n) noexcept override {
-    return files_.punch(file, at, n);
-  }
   Status sync(File file) noexcept override {
     step_();
     return files_.sync(file);
   }
-  Expected<std::uint64_t> size(File file) noexcept override { return files_.size(file); }
-  void forget(File file) noexcept override { files_.forget(file); }
   bool lock(File file, Lock how) noexcept override {
     step_();
     return files_.lock(file, how);
   }
-  Expected<int> descriptor(File file) noexcept override { return files_.descriptor(file); }
-  Status rename(std::string_view from, std::string_view to) noexcept override {
-    return files_.rename(from, to);
-  }
-  Status remove(std::string_view path) noexcept override { return files_.remove(path); }
-  Status make_folder(std::string_view path) noexcept override { return files_.make_folder(path); }
-  Status remove_folder(std::string_view path) noexcept override {
-    return files_.remove_folder(path);
-  }
-  Status sync_folder(std::string_view path) noexcept override { return files_.sync_folder(path); }
   Status list(std::string_view path, FunctionRef<void(std::string_view)> visit) noexcept override {
     step_();
     return files_.list(path, visit);
   }
 
  private:
-  FileSystem& files_;
   std::function<void()> step_;
 };
 

@@ -10,6 +10,7 @@
 
 #include "pool/pool_impl.h"
 #include "testing/disk/disk_explorer.h"
+#include "testing/disk/forwarding_files.h"
 #include "tests/support/engines.h"
 #include "tests/support/other_boot.h"
 #include "tests/support/support.h"
@@ -33,33 +34,17 @@ PoolOptions options() {
 }
 
 // A simulated file system in which the pool has the name "pool", whatever its path is.
-class Named final : public FileSystem {
+class Named final : public disk::ForwardingFiles {
  public:
-  Named(SimFileSystem& files, const std::string& path) : files_(files), path_(path) {
+  Named(SimFileSystem& files, const std::string& path) : ForwardingFiles(files), path_(path) {
     folder_ = path.substr(0, path.rfind('/'));
   }
   Expected<File> open(std::string_view p, Open how) noexcept override {
     return files_.open(name(p), how);
   }
-  void close(File file) noexcept override { files_.close(file); }
-  Expected<std::size_t> read(File file, void* to, std::size_t n,
-                             std::uint64_t at) noexcept override {
-    return files_.read(file, to, n, at);
+  Status hold(std::string_view p, bool alone) noexcept override {
+    return files_.hold(name(p), alone);
   }
-  Status write(File file, const void* bytes, std::size_t n, std::uint64_t at) noexcept override {
-    return files_.write(file, bytes, n, at);
-  }
-  Status allocate(File file, std::uint64_t at, std::uint64_t n) noexcept override {
-    return files_.allocate(file, at, n);
-  }
-  Status punch(File file, std::uint64_t at, std::uint64_t n) noexcept override {
-    return files_.punch(file, at, n);
-  }
-  Status sync(File file) noexcept override { return files_.sync(file); }
-  Expected<std::uint64_t> size(File file) noexcept override { return files_.size(file); }
-  void forget(File file) noexcept override { files_.forget(file); }
-  bool lock(File file, Lock how) noexcept override { return files_.lock(file, how); }
-  Expected<int> descriptor(File file) noexcept override { return files_.descriptor(file); }
   Status rename(std::string_view from, std::string_view to) noexcept override {
     return files_.rename(name(from), name(to));
   }
@@ -79,7 +64,6 @@ class Named final : public FileSystem {
     if (p.starts_with(path_)) return "pool" + std::string(p.substr(path_.size()));
     return std::string(p);
   }
-  SimFileSystem& files_;
   std::string path_, folder_;
 };
 

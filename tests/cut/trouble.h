@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "pool/pool_impl.h"
+#include "testing/disk/forwarding_files.h"
 #include "tests/support/buffered_files.h"
 #include "tests/support/support.h"
 
@@ -23,8 +24,9 @@ using detail::PoolImpl;
 
 // Real files. The n-th call that changes something fails, and all later ones of this process too
 // (as if it was killed), or only this one.
-class Disk final : public FileSystem {
+class Disk final : public disk::ForwardingFiles {
  public:
+  Disk() noexcept : ForwardingFiles(real_) {}
   void fail_at(std::uint64_t n, bool for_good) {
     failing_ = n;
     for_good_ = for_good;
@@ -49,11 +51,6 @@ class Disk final : public FileSystem {
     if (how == Open::fresh && fails()) return fail(error());
     return files_.open(path, how);
   }
-  void close(File file) noexcept override { files_.close(file); }
-  Expected<std::size_t> read(File file, void* to, std::size_t n,
-                             std::uint64_t at) noexcept override {
-    return files_.read(file, to, n, at);
-  }
   Status write(File file, const void* bytes, std::size_t n, std::uint64_t at) noexcept override {
     while (held_ != 0 && n >= kPage && inode_of(file) == held_) ::usleep(1000);
     if (broken_ != 0 && n >= kPage && inode_of(file) == broken_) return error();
@@ -73,10 +70,6 @@ class Disk final : public FileSystem {
     if (syncs_ != 0 && --syncs_ == 0) then_();
     return fails() ? error() : files_.sync(file);
   }
-  Expected<std::uint64_t> size(File file) noexcept override { return files_.size(file); }
-  void forget(File file) noexcept override { files_.forget(file); }
-  bool lock(File file, Lock how) noexcept override { return files_.lock(file, how); }
-  Expected<int> descriptor(File file) noexcept override { return files_.descriptor(file); }
   Status rename(std::string_view from, std::string_view to) noexcept override {
     return fails() ? error() : files_.rename(from, to);
   }
@@ -92,11 +85,9 @@ class Disk final : public FileSystem {
   Status sync_folder(std::string_view path) noexcept override {
     return fails() ? error() : files_.sync_folder(path);
   }
-  Status list(std::string_view path, FunctionRef<void(std::string_view)> visit) noexcept override {
-    return files_.list(path, visit);
-  }
 
  private:
+  RealFileSystem real_;
   bool fails() noexcept {
     const std::uint64_t call = ++calls_;
     return failing_ != 0 && (for_good_ ? call >= failing_ : call == failing_);
@@ -111,7 +102,6 @@ class Disk final : public FileSystem {
     return ::fstat(file, &info) == 0 ? info.st_ino : 0;
   }
 
-  RealFileSystem files_;
   std::atomic<std::uint64_t> calls_{0};
   std::uint64_t failing_ = 0;
   bool for_good_ = false;

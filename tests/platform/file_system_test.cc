@@ -42,6 +42,17 @@ class Both {
     check(real_.rename(folder_ + "/" + from, folder_ + "/" + to).code(),
           sim_.rename(from, to).code(), from + " to " + to);
   }
+  void hold(const std::string& name) {
+    check(real_.hold(folder_ + "/" + name, false).code(), sim_.hold(name, false).code(), name);
+  }
+  // A folder gets a name that is free.
+  void move(const std::string& from, const std::string& to) {
+    if (!std::filesystem::exists(folder_ + "/" + to)) rename(from, to);
+  }
+  void let_go() {
+    real_.let_go();
+    sim_.let_go();
+  }
   // Opens, changes, reads and closes a file.
   void use(const std::string& name, Open how, std::uint64_t offset, const std::string& text,
            std::uint64_t allocated) {
@@ -98,7 +109,7 @@ TEST_F(FileSystemTest, SimulatedFilesDoTheSame) {
   };
   for (int i = 0; i < 3'000; ++i) {
     const std::string one = name();
-    switch (random() % 8) {
+    switch (random() % 12) {
       case 0:
         both.on_name(&FileSystem::make_folder, "log");
         break;
@@ -114,14 +125,58 @@ TEST_F(FileSystemTest, SimulatedFilesDoTheSame) {
       case 4:
         both.on_name(&FileSystem::sync_folder, "log");
         break;
+      case 5:
+        both.hold("log");
+        break;
+      case 6:
+        if (random() % 4 == 0) both.let_go();
+        break;
+      case 7:
+        both.move(random() % 2 == 0 ? "log" : "away", random() % 2 == 0 ? "log" : "away");
+        break;
       default:
         both.use(one, random() % 2 == 0 ? Open::fresh : Open::existing, random() % 3'000,
                  std::string(1 + random() % 1'500, static_cast<char>('a' + random() % 26)),
                  random() % 4 == 0 ? 1 + random() % 9'000 : 0);
     }
-    both.compare(".");
-    both.compare("log");
+    for (const char* folder : {".", "log", "away"}) both.compare(folder);
   }
+}
+
+TEST_F(FileSystemTest, AFolderIsHeldAlone) {
+  ASSERT_EQ(mkdir(at("log").c_str(), 0700), 0);
+  RealFileSystem other;
+  must(files_.hold(at("log"), true));
+  must(files_.hold(at("log"), true));
+  EXPECT_EQ(other.hold(at("log"), true), StatusCode::busy);
+  must(other.hold(at("log"), false));
+  files_.let_go();
+  must(other.hold(at("log"), false));  // it is the same folder still
+  RealFileSystem third;
+  must(third.hold(at("log"), true));
+}
+
+// New files are for their owner alone until they get the mode of the model.
+TEST_F(FileSystemTest, NewFilesResembleAModel) {
+  const auto mode_of = [&](const char* name) {
+    struct stat info{};
+    return stat(at(name).c_str(), &info) == 0 ? info.st_mode & 07777U : 0U;
+  };
+  const auto model = must(files_.open(at("model"), Open::fresh));
+  EXPECT_EQ(mode_of("model"), 0600U);
+  ASSERT_EQ(fchmod(model, 0664), 0);
+  files_.resemble(model);
+  const auto file = must(files_.open(at("file"), Open::fresh));
+  must(files_.make_folder(at("folder")));
+  EXPECT_EQ(mode_of("file"), 0664U);
+  EXPECT_EQ(mode_of("folder"), 0775U);
+  ASSERT_EQ(fchmod(file, 0666), 0);
+  files_.close(file);
+  EXPECT_EQ(code_of(files_.open(at("file"), Open::existing)), StatusCode::untrusted);
+  EXPECT_EQ(code_of(files_.open(at("file"), Open::reading)), StatusCode::untrusted);
+  ASSERT_EQ(chmod(at("folder").c_str(), 0777), 0);
+  EXPECT_EQ(files_.hold(at("folder"), true), StatusCode::untrusted);
+  files_.close(model);
 }
 
 TEST_F(FileSystemTest, ErrorsNameTheFileAndTheReason) {
