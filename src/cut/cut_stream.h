@@ -36,6 +36,8 @@ namespace perdure {
 
 class CutWatch {
  public:
+  // Epochs up to this one may reach the disk from now on.
+  virtual void on_writing(std::uint64_t epoch) noexcept = 0;
   // An epoch is durable; see stream.T3. `unix_ns`: everything that had been acknowledged then is in
   // it; 0: not known.
   virtual void on_durable(EpochId id, std::uint64_t unix_ns) noexcept = 0;
@@ -43,6 +45,8 @@ class CutWatch {
   virtual void brake(bool on) noexcept = 0;
   // The log is so long that it should be folded.
   virtual void wants_fold() noexcept = 0;
+  // What was copied out of the pool before the call can be used. An error says why not.
+  virtual Status verify_copy() noexcept = 0;
   // The log has no space on its disk. Returns whether there may be some now, after a fold.
   virtual bool make_space() noexcept = 0;
 
@@ -298,7 +302,9 @@ Status CutStream<P>::fail_with(Status s) noexcept {
 template <class P>
 Status CutStream<P>::write(std::uint64_t began, std::uint64_t unix_ns) noexcept {
   if (!log_.failure().ok()) return Status(log_.failure());
-  Status s;
+  // After the copy, and before an epoch, or the piece of a fold that waits for this cut, counts.
+  Status s = watch_.verify_copy();
+  if (!s.ok()) return s;
   if (!log_.empty()) s = log_.commit(pool_.size(), unix_ns);
   // stream.T3; an epoch may count also after an error
   watch_.on_durable(log_.durable(), s.ok() ? unix_ns : 0);
@@ -316,6 +322,7 @@ Status CutStream<P>::attempt_with_latch(bool resumes) noexcept {
   const std::uint64_t unix_ns = P::unix_ns();
   due_.store(began + shape_.interval_ns, std::memory_order_relaxed);
   put_brake(true);
+  watch_.on_writing(log_.next_end());
   const auto add = [this](std::uint64_t line, const LineWords& content) {
     log_.add(line, content);
   };
@@ -456,7 +463,10 @@ bool CutStream<P>::rest_with_latch() noexcept {
   if (failed() || !dirty_.empty() || !log_.empty()) return false;
   durable_at_.store(now, std::memory_order_relaxed);
   due_.store(now + shape_.interval_ns, std::memory_order_relaxed);
-  if (Status s = log_.confirm(unix_ns); s.ok()) {
+  Status s = watch_.verify_copy();
+  watch_.on_writing(log_.next_end());
+  if (s.ok()) s = log_.confirm(unix_ns);
+  if (s.ok()) {
     watch_.on_durable(log_.durable(), unix_ns);
   } else if (finds_space(s)) {
     due_.store(now + kAgain, std::memory_order_relaxed);

@@ -118,6 +118,8 @@ class EpochLog {
   bool empty() const noexcept { return !owes_ && part_ == 0 && count_ == 0; }
   // The last epoch that counts. It may be one for which commit() returned an error.
   EpochId durable() const noexcept { return durable_; }
+  // The last epoch that the next commit() or confirm() writes.
+  std::uint64_t next_end() const noexcept { return epoch_ + (replaces_ ? 2 : 1); }
   const Status& failure() const noexcept { return failure_; }
   // Bytes of all segments, and of those that are needed until a fold has ended.
   std::uint64_t bytes() const noexcept { return segments_.bytes(); }

@@ -40,6 +40,8 @@ namespace perdure {
 // Copies the content of a page of the pool. False: no store since the epoch `folded` changed it, so
 // the base has it. An error ends the folding.
 using PageContent = FunctionRef<Expected<bool>(std::uint64_t page, std::byte* to)>;
+// Whether what was copied before can be used.
+using VerifyCopy = FunctionRef<Status()>;
 
 template <class P>
 class Folding {
@@ -72,7 +74,10 @@ class Folding {
   void cancel() noexcept;
 
   // Of a pool that no thread changes and whose last epoch is durable: all of it.
-  Status fold_all(PageContent content) noexcept;
+  Status fold_all(PageContent content, VerifyCopy verify) noexcept;
+  Status fold_all(PageContent content) noexcept {
+    return fold_all(content, [] { return Status(); });
+  }
   std::uint64_t written() const noexcept { return written_; }  // bytes
 
  private:
@@ -211,7 +216,7 @@ void Folding<P>::cancel() noexcept {
 }
 
 template <class P>
-Status Folding<P>::fold_all(PageContent content) noexcept {
+Status Folding<P>::fold_all(PageContent content, VerifyCopy verify) noexcept {
   if (log_.closing()) return {};
   cancel();
   Status s = active_ ? Status(StatusCode::out_of_memory) : begin();
@@ -224,7 +229,8 @@ Status Folding<P>::fold_all(PageContent content) noexcept {
     if (!copied) s = std::move(copied.error());
     more = copied && *copied;
     if (!more) break;
-    s = unread();
+    s = verify();
+    if (s.ok()) s = unread();
     if (s.ok()) s = read_back();
     if (s.ok()) s = allow();
     if (s.ok()) s = write();

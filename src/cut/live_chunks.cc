@@ -131,6 +131,7 @@ Status LiveChunks::make(std::uint64_t chunk) noexcept {
   const std::uint64_t from = begin_of(chunk);
   const std::uint64_t to = begin_of(chunk + 1);
   const std::uint64_t n = std::min(to, covered_) - from;
+  if (Status s = image_.reserve(from, n); !s.ok()) return s;
   // From the mapping of the base: if it cannot be read there, write() fails.
   if (Status s = image_.write(image_.base() + from, n, from); !s.ok()) return s;
   // Then it may be a copy of zeros (bus_errors.cc).

@@ -51,9 +51,9 @@ namespace perdure {
 
 namespace layout {
 
-// In the live image, at kMarkOffset.
+// In the live image, at kMarkOffset. A head with kOldLiveMagic ends before `flags`.
 struct LiveHead {
-  std::uint64_t magic;  // kLiveMagic
+  std::uint64_t magic;
   std::uint8_t live_id[16];
   std::uint8_t log_id[16];
   std::uint8_t boot_id[16];
@@ -69,15 +69,22 @@ struct LiveHead {
   EpochId durable[2];
   std::uint64_t durable_unix_ns;  // what had been acknowledged then is on the disk
   std::uint64_t live[40];         // a bit for each chunk
+  std::uint64_t flags;            // kLost, kDoubtful, kPunched
+  std::uint64_t begun;            // no later epoch has been written to the log
+  std::uint64_t clocks;           // boot_clocks() when `durable` changed last
 };
-static_assert(sizeof(LiveHead) == 488 && std::is_trivially_copyable_v<LiveHead>);
-static_assert(sizeof(LiveHead) <= sizeof(BaseMark));
+static_assert(sizeof(LiveHead) == sizeof(BaseMark) && std::is_trivially_copyable_v<LiveHead>);
+
+inline constexpr std::uint64_t kLost = 1;      // its owner has seen that a write-back had failed
+inline constexpr std::uint64_t kDoubtful = 2;  // a process that opened it has
+inline constexpr std::uint64_t kPunched = 4;   // space of the pool may have been given back
 
 inline std::uint64_t live_head_crc(const LiveHead& head) {
   return crc32c(4, &head, offsetof(LiveHead, crc));
 }
 inline bool is_live_head(const LiveHead& head) {
-  return head.magic == kLiveMagic && head.crc == live_head_crc(head);
+  const bool known = head.magic == kLiveMagic || head.magic == kOldLiveMagic;
+  return known && head.crc == live_head_crc(head);
 }
 
 // At kMarkStride + kMarkOffset: the bits of more chunks.

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "cut/image_evidence.h"
 #include "util/crc32c.h"
 
 namespace perdure {
@@ -97,7 +98,7 @@ Status LiveImage::make_files(std::string_view path, std::uint64_t max_bytes,
 }
 
 Status LiveImage::make(std::string_view path, const layout::BaseMark& mark, Base base,
-                       std::uint64_t bytes, const FileStorage& like) noexcept {
+                       std::uint64_t bytes, const FileStorage& like, std::uint64_t begun) noexcept {
   chunks_.emplace(image_, base.file);
   const std::uint64_t max_bytes = mark.live.max_bytes;
   if (Status s = make_files(path, max_bytes, like); !s.ok()) return s;
@@ -120,6 +121,8 @@ Status LiveImage::make(std::string_view path, const layout::BaseMark& mark, Base
   head.folded = head.folding = mark.folded;
   head.durable[0] = {.epoch = mark.folded, .seal = mark.folded_seal};
   head.durable_unix_ns = RealPlatform::unix_ns();
+  head.clocks = boot_clocks();
+  head.begun = std::max(begun, mark.folded);
   return chunks_->begin(std::min(base.bytes, bytes), head);
 }
 
@@ -178,6 +181,12 @@ EpochId LiveImage::durable() const noexcept {
   return head().durable[word(head().changes).load(std::memory_order_acquire) % 2];
 }
 
+std::uint64_t LiveImage::begun() const noexcept {
+  return is_old() ? ~std::uint64_t{0} : head().begun;
+}
+
+void LiveImage::set_begun(std::uint64_t epoch) noexcept { set(head().begun, epoch); }
+
 std::uint64_t LiveImage::durable_unix_ns() const noexcept {
   return word(head().durable_unix_ns).load(std::memory_order_relaxed);
 }
@@ -187,7 +196,20 @@ void LiveImage::set_durable(EpochId id, std::uint64_t unix_ns) noexcept {
   const std::uint64_t changes = word(live.changes).load(std::memory_order_relaxed) + 1;
   live.durable[changes % 2] = id;
   set(live.changes, changes);
-  if (unix_ns != 0) set(live.durable_unix_ns, unix_ns);
+  if (unix_ns == 0) return;
+  set(live.durable_unix_ns, unix_ns);
+  set(live.clocks, boot_clocks());
+}
+
+void LiveImage::set_flag(std::uint64_t flag) noexcept {
+  word(head().flags).fetch_or(flag, std::memory_order_release);
+}
+
+bool LiveImage::has_lost(std::uint64_t flag) noexcept {
+  const bool image = image_.lost_writes();
+  const bool lost = file_.lost_writes() || image;
+  if (lost) set_flag(flag);
+  return lost;
 }
 
 void LiveImage::set_folding(std::uint64_t epoch) noexcept { set(head().folding, epoch); }

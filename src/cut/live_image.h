@@ -11,7 +11,10 @@
 //       image only if all four are those of the base's mark and of this machine, and if the base
 //       has exactly the epochs that it had when this image was used with it (`folded`).
 //   live.V3  durable() is an epoch that is on the disk; all that changed since is dirty.
-// RECOVERY  inherit(), of the next process.
+//   live.V4  What is copied out of the image is used only if has_lost() is false after the copy: if
+//       the kernel cannot write a page of a file, it takes the page for clean, and may read what the
+//       disk has instead.
+// RECOVERY  inherit(), of the next process; then image_check.h decides whether it can be trusted.
 // Thread safety: one thread.
 #pragma once
 
@@ -56,10 +59,10 @@ class LiveImage final : private GrowthWatch {
     std::uint64_t bytes = 0;
   };
   // Makes the files of the image that the mark names, of a pool of `bytes` bytes, with the
-  // permissions of `like`. publish() gives them their names. Errors: exists, busy, pool_full,
+  // permissions of `like`. `begun`: the last epoch that it will have. publish() gives them their names. Errors: exists, busy, pool_full,
   // out_of_memory, io.
   Status make(std::string_view path, const layout::BaseMark& mark, Base base, std::uint64_t bytes,
-              const FileStorage& like) noexcept;
+              const FileStorage& like, std::uint64_t begun) noexcept;
   Status publish() noexcept;
   void discard() noexcept;  // what make() made, before publish()
   // Opens the files that a process has left, and whose head fits. All lines that are not known to
@@ -69,6 +72,9 @@ class LiveImage final : private GrowthWatch {
                  const FileStorage& like) noexcept;
   // Is asked, too, before the image grows, or a part of it gets space again.
   void watch_growth(GrowthWatch& other) noexcept { other_ = &other; }
+  // Whether a write-back of one of the files has failed (live.V4). Then the head gets `flag`. One
+  // thread at a time.
+  bool has_lost(std::uint64_t flag) noexcept;
   // Removes the files. What is mapped stays until close().
   void remove() noexcept;
   void close() noexcept;
@@ -85,6 +91,13 @@ class LiveImage final : private GrowthWatch {
   }
 
   EpochId durable() const noexcept;
+  // The last epoch that the log may have; no limit is known if an older build made the image.
+  std::uint64_t begun() const noexcept;
+  void set_begun(std::uint64_t epoch) noexcept;
+  bool is_old() const noexcept { return head().magic == layout::kOldLiveMagic; }
+  bool may_be_punched() const noexcept {
+    return is_old() || (head().flags & layout::kPunched) != 0;
+  }
   // `unix_ns`: what had been acknowledged then is durable; 0: as before.
   void set_durable(EpochId id, std::uint64_t unix_ns) noexcept;
   std::uint64_t durable_unix_ns() const noexcept;
@@ -98,10 +111,12 @@ class LiveImage final : private GrowthWatch {
     Status s = other_ != nullptr ? other_->before_growth(bytes) : Status();
     return s.ok() ? dirty_->cover(bytes) : std::move(s);
   }
+  void before_punch() noexcept override { set_flag(layout::kPunched); }
   Status before_reuse(std::uint64_t offset, std::uint64_t length) noexcept override {
     return other_ != nullptr ? other_->before_reuse(offset, length) : Status();
   }
   layout::LiveHead& head() const noexcept { return chunks_->head(); }
+  void set_flag(std::uint64_t flag) noexcept;
   Status name_files(std::string_view path, RealFileSystem::Place& image, PathText& dirty) noexcept;
   Status make_files(std::string_view path, std::uint64_t max_bytes,
                     const FileStorage& like) noexcept;

@@ -27,7 +27,8 @@ enum class BaseState : std::uint32_t {
 };
 
 // Of the head of a live image, which lies where a base has its first mark (live_chunks.h).
-inline constexpr std::uint64_t kLiveMagic = 0x324556494C524550;  // "PERLIVE2"
+inline constexpr std::uint64_t kLiveMagic = 0x334556494C524550;     // "PERLIVE3"
+inline constexpr std::uint64_t kOldLiveMagic = 0x324556494C524550;  // "PERLIVE2"
 
 // The live image: what is mapped and changed while the pool is open (live_image.h).
 struct LivePlace {
@@ -37,7 +38,8 @@ struct LivePlace {
   std::uint64_t max_bytes;             // of the pool
   // 1: the content was not trusted when this image was made, and no check has passed since.
   std::uint64_t unverified;
-  char memory_directory[256];  // where it lies; "": beside the base
+  char memory_directory[248];  // where it lies; "": beside the base
+  std::uint64_t mount_id;      // of its folder (image_evidence.h); 0: not known
 };
 static_assert(sizeof(LivePlace) == 320);
 
@@ -71,7 +73,7 @@ inline std::uint32_t mark_crc(const BaseMark& mark) {
 inline Status choose_mark(const BaseMark (&copies)[2], int& counts) {
   int damaged = 0;
   counts = -1;
-  if (copies[0].magic == kLiveMagic) {
+  if (copies[0].magic == kLiveMagic || copies[0].magic == kOldLiveMagic) {
     return Status::format(StatusCode::invalid_argument,
                           "is the live image of a pool, and has only what changed; open the pool");
   }

@@ -73,6 +73,10 @@ class LogReader {
   // The same up to an epoch.
   template <class F>
   Status replay(std::uint64_t last, F&& visit) noexcept;
+  // The same as replay(visit) in the opposite order, so that of a line the first one counts; calls
+  // visit(epoch, line, content).
+  template <class F>
+  Status replay_back(F&& visit) noexcept;
   // The epochs that count, in their order.
   struct Counting {
     EpochId id;
@@ -142,8 +146,18 @@ class LogReader {
   const Epoch* next() const noexcept;
   Status follow() noexcept;
   Status lost(std::uint64_t segment, EpochId id) const noexcept;
-  template <class F>
-  Status replay_part(const Part& part, std::uint64_t pool_bytes, F&& visit) noexcept;
+  Expected<std::size_t> read_part(const Part& part, std::uint64_t pool_bytes) noexcept;
+  layout::Run run_at(std::size_t i) const noexcept {
+    layout::Run run;
+    std::memcpy(&run, body_.get() + i * sizeof(run), sizeof(run));
+    return run;
+  }
+  LineWords line_at(std::size_t runs, std::uint64_t i) const noexcept {
+    LineWords content;
+    const std::size_t lines = layout::lines_at(runs) - sizeof(layout::PartHead);
+    std::memcpy(&content, body_.get() + lines + i * kLine, sizeof(content));
+    return content;
+  }
 
   FileSystem& files_;
   std::string_view folder_;
@@ -503,32 +517,25 @@ Status LogReader<P>::scan(const layout::BaseMark& mark) noexcept {
   return {};
 }
 
+// Into body_. Returns the number of runs.
 template <class P>
-template <class F>
-Status LogReader<P>::replay_part(const Part& part, std::uint64_t pool_bytes, F&& visit) noexcept {
-  if (Status s = open_segment(part.segment); !s.ok()) return s;
+Expected<std::size_t> LogReader<P>::read_part(const Part& part, std::uint64_t pool_bytes) noexcept {
+  if (Status s = open_segment(part.segment); !s.ok()) return fail(std::move(s));
   layout::PartHead head{};
   auto same = read_head(part.offset, head);
   if (same && *same) same = head.crc == part.seal ? read_body(head) : Expected<bool>(false);
-  if (!same) return std::move(same.error());
+  if (!same) return fail(std::move(same.error()));
+  std::uint64_t lines = 0;
   bool right = *same;
-  std::uint64_t done = 0;
-  const std::byte* lines = body_.get() + layout::lines_at(head.runs) - sizeof(head);
-  for (std::uint32_t i = 0; i < head.runs && right; ++i) {
-    layout::Run run;
-    std::memcpy(&run, body_.get() + i * sizeof(run), sizeof(run));
-    right = done + run.count <= head.lines &&
-            (std::uint64_t{run.line} + run.count) * kLine <= pool_bytes;
-    for (std::uint64_t k = 0; k < run.count && right; ++k) {
-      LineWords content;
-      std::memcpy(&content, lines + done++ * kLine, sizeof(content));
-      visit(run.line + k, content);
-    }
+  for (std::size_t i = 0; right && i < head.runs; ++i) {
+    const layout::Run run = run_at(i);
+    lines += run.count;
+    right = lines <= head.lines && (std::uint64_t{run.line} + run.count) * kLine <= pool_bytes;
   }
-  if (right && done == head.lines) return {};
-  return Status::format(StatusCode::untrusted,
-                        "%s: a part of an epoch breaks the format; restore a copy of the pool",
-                        path_.c_str());
+  if (right && lines == head.lines) return head.runs;
+  return fail(StatusCode::untrusted,
+              "%s: a part of an epoch breaks the format; restore a copy of the pool",
+              path_.c_str());
 }
 
 template <class P>
@@ -538,7 +545,35 @@ Status LogReader<P>::replay(std::uint64_t last, F&& visit) noexcept {
   for (const std::size_t number : counting_) {
     const Epoch& epoch = epochs_[number];
     for (std::size_t i = 0; i < epoch.parts && epoch.epoch <= last && s.ok(); ++i) {
-      s = replay_part(parts_[epoch.first + i], epoch.pool_bytes, visit);
+      auto runs = read_part(parts_[epoch.first + i], epoch.pool_bytes);
+      if (!runs) s = std::move(runs.error());
+      std::uint64_t at = 0;
+      for (std::size_t r = 0; runs && r < *runs; ++r) {
+        const layout::Run run = run_at(r);
+        for (std::uint64_t k = 0; k < run.count; ++k) visit(run.line + k, line_at(*runs, at++));
+      }
+    }
+  }
+  close_segment();
+  return s;
+}
+
+template <class P>
+template <class F>
+Status LogReader<P>::replay_back(F&& visit) noexcept {
+  Status s;
+  for (std::size_t number = counting_.size(); number-- > 0 && s.ok();) {
+    const Epoch& epoch = epochs_[counting_[number]];
+    for (std::size_t i = epoch.parts; i-- > 0 && s.ok();) {
+      auto runs = read_part(parts_[epoch.first + i], epoch.pool_bytes);
+      if (!runs) s = std::move(runs.error());
+      std::uint64_t at = 0;
+      for (std::size_t r = 0; runs && r < *runs; ++r) at += run_at(r).count;
+      for (std::size_t r = runs ? *runs : 0; r-- > 0;) {
+        const layout::Run run = run_at(r);
+        for (std::uint64_t k = run.count; k-- > 0;)
+          visit(epoch.epoch, run.line + k, line_at(*runs, --at));
+      }
     }
   }
   close_segment();

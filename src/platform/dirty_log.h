@@ -98,6 +98,11 @@ class DirtyLog {
   std::uint64_t drained() const noexcept { return drained_; }  // entries, since the open
   // Whether no line is dirty but for those in rings and those that were taken.
   bool empty() const noexcept { return next_top(dirty_, 0) == shape_.tops; }
+  // Whether the line is dirty, and not only noted in a ring.
+  bool has(std::uint64_t line) const noexcept {
+    return covers(line) &&
+           (dirty_.words[line / 64].load(std::memory_order_relaxed) >> line % 64 & 1) != 0;
+  }
   // Takes dirty lines, in ascending order from where the last call ended, until `lines` has less
   // room than kLeast, or all were seen; then `ended` is true. Returns their number.
   std::uint64_t take(std::span<std::uint64_t> lines, bool& ended) noexcept;

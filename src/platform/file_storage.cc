@@ -304,6 +304,41 @@ std::int64_t FileStorage::read(void* buffer, std::size_t n, std::uint64_t offset
   return pread(fd_, buffer, n, static_cast<off_t>(offset));
 }
 
+// The kernel tells each open file once. It tells a call that waits for a part of the file about the
+// whole file, and behind its end there is nothing to wait for. A file of an overlay is told by the
+// sync of a mapping only: that is of the file below.
+int FileStorage::ask_for_errors() const noexcept {
+  constexpr off64_t kBehind = off64_t{1} << 42;
+  if (std::strcmp(medium_.filesystem, "overlayfs") != 0)
+    return ::sync_file_range(fd_, kBehind, 1, SYNC_FILE_RANGE_WAIT_BEFORE);
+  void* const page = mmap(nullptr, kPage, PROT_READ, MAP_SHARED, fd_, kBehind);
+  if (page == MAP_FAILED) return 0;
+  const int done = msync(page, kPage, MS_SYNC);
+  const int error = errno;
+  munmap(page, kPage);
+  errno = error;
+  return done;
+}
+
+bool FileStorage::lost_writes() noexcept {
+  if (!lost_ && ask_for_errors() != 0) {
+    lost_ = errno == EIO || errno == ENOSPC || errno == EDQUOT;
+  }
+  return lost_;
+}
+
+Status FileStorage::reserve(std::uint64_t offset, std::uint64_t n) noexcept {
+  if (medium_.medium == Medium::volatile_ram) return {};  // a write has its space at once
+  const auto call = [&] {
+    return fallocate(fd_, 0, static_cast<off_t>(offset), static_cast<off_t>(n));
+  };
+  int done = call();
+  while (done != 0 && errno == EINTR) done = call();
+  if (done == 0 || errno == EOPNOTSUPP) return {};
+  const bool space = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
+  return space ? full("no space left") : system_error(StatusCode::io, "cannot reserve space");
+}
+
 Status FileStorage::map(std::uint64_t capacity) noexcept {
   // A huge page is possible only where file offset and address agree modulo its size.
   const std::uint64_t padded = capacity + kHugePage;
@@ -536,6 +571,7 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
 
 Status FileStorage::punch(std::uint64_t offset, std::uint64_t length) noexcept {
   if (access_ != Access::owner) return StatusCode::read_only;
+  if (watch_ != nullptr) watch_->before_punch();
   if (fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                 static_cast<off_t>(length)) == 0) {
     return {};

@@ -82,6 +82,10 @@ class FileStorage final : public Storage {
   // read it meanwhile. Errors: io, out_of_memory (too many parts; RLIMIT_AS).
   // Makes the file longer, without space for that. Before threads use it.
   Status lengthen(std::uint64_t bytes) noexcept;
+  // Gives a range of the file its space, which keeps its content. Without it a file system may find
+  // out that there is none when it writes the range back, and tell it to no process. Errors:
+  // pool_full, io.
+  Status reserve(std::uint64_t offset, std::uint64_t n) noexcept;
   // Writes all bytes, or fails. Errors: pool_full; corruption (`bytes` are of a mapping, and its
   // file cannot be read); poisoned (this file became shorter); io.
   Status write(const void* bytes, std::size_t n, std::uint64_t offset) noexcept;
@@ -123,6 +127,10 @@ class FileStorage final : public Storage {
   // returning a part of it, which would look like another place.
   Status identity(layout::Identity& out) const noexcept;
   // Reads the start of the file without mapping it.
+  // Whether the kernel could not write something back that was stored to the file: since it was
+  // opened, or before, if no other open file was told. Then memory that shows the file may become
+  // what it was before. Waits for nothing. One thread at a time.
+  bool lost_writes() noexcept;
   std::int64_t read(void* buffer, std::size_t n, std::uint64_t offset) const noexcept;
   // Pid of the lock's holder; 0 if there is none.
   std::int64_t lock_holder() const noexcept;
@@ -139,6 +147,7 @@ class FileStorage final : public Storage {
   void place_pages() noexcept;
   void make_huge(std::uint64_t from, std::uint64_t to) noexcept;
   bool collapse(std::uint64_t from, std::uint64_t to) noexcept;
+  int ask_for_errors() const noexcept;
   Status full(const char* what) const noexcept;
   Status shortened() const noexcept;
   bool take_back(std::uint64_t before, std::uint64_t end) noexcept;
@@ -158,6 +167,7 @@ class FileStorage final : public Storage {
   bool huge_refused_ = false;  // and logged; under latch_
   bool interleaves_ = false;
   bool synced_ = true;  // sync() syncs
+  bool lost_ = false;   // lost_writes()
   GrowthWatch* watch_ = nullptr;
   std::uint32_t nodes_ = 1;  // over which the file is interleaved
 };

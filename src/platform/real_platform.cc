@@ -278,19 +278,19 @@ void RealPlatform::pause(unsigned spins) noexcept {
   }
 }
 
-std::uint64_t RealPlatform::now_ns() noexcept {
+namespace {
+
+std::uint64_t read_clock(clockid_t clock) noexcept {
   timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(clock, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
          static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-std::uint64_t RealPlatform::unix_ns() noexcept {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
-         static_cast<std::uint64_t>(now.tv_nsec);
-}
+}  // namespace
+
+std::uint64_t RealPlatform::now_ns() noexcept { return read_clock(CLOCK_MONOTONIC); }
+std::uint64_t RealPlatform::unix_ns() noexcept { return read_clock(CLOCK_REALTIME); }
 
 std::uint64_t RealPlatform::random() noexcept {
   std::uint64_t value = 0;

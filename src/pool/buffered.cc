@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "cut/image_check.h"
 #include "format/header.h"
 #include "platform/nap.h"
 
@@ -17,6 +18,7 @@ namespace {
 constexpr std::uint64_t kPatience = 5'000'000'000;  // nanoseconds
 constexpr std::uint64_t kSayEvery = 1'000'000'000;
 constexpr std::uint64_t kOften = 1 << 16;  // lines
+constexpr std::uint8_t kNoBoot = 0xFF;     // each byte of a boot's id: of none
 
 int length(std::string_view text) noexcept { return static_cast<int>(text.size()); }
 
@@ -141,6 +143,14 @@ Status Buffered::image_path(const layout::BaseMark& mark, PathText& path) noexce
   return held == StatusCode::not_found ? Status() : std::move(held);
 }
 
+// Of the folder in which an image of this mark lies.
+std::uint64_t Buffered::mount_of(const layout::BaseMark& mark) noexcept {
+  PathText path;
+  RealFileSystem::Place at;
+  const bool found = image_path(mark, path).ok() && real_files_.find(path.c_str(), at).ok();
+  return found ? mount_of_folder(at) : 0;
+}
+
 Status Buffered::look(std::string_view path, const BufferedOptions& options) noexcept {
   if (Status s = name_paths(path); !s.ok()) return s;
   if (Status s = hold_folders(); !s.ok()) return s;
@@ -160,7 +170,7 @@ Status Buffered::look(std::string_view path, const BufferedOptions& options) noe
   return epochs_log_->read_marks();
 }
 
-layout::LivePlace Buffered::place(const Opening& opening, std::uint64_t max_bytes) const noexcept {
+layout::LivePlace Buffered::place(const Opening& opening, std::uint64_t max_bytes) noexcept {
   layout::LivePlace place{};
   fill_random<RealPlatform>(place.live_id);
   std::memcpy(place.boot_id, opening.identity.boot_id, sizeof(place.boot_id));
@@ -168,6 +178,9 @@ layout::LivePlace Buffered::place(const Opening& opening, std::uint64_t max_byte
   place.filesystem_id = opening.identity.filesystem_id;
   place.max_bytes = max_bytes;
   opening.options.memory_directory.copy(place.memory_directory, sizeof(place.memory_directory) - 1);
+  layout::BaseMark mark{};
+  mark.live = place;
+  place.mount_id = mount_of(mark);
   return place;
 }
 
@@ -182,6 +195,9 @@ Status Buffered::write_headers(layout::Header header, int copy) noexcept {
     Status s = files_.write(base_, &header, sizeof(header), at);
     if (s.ok()) s = files_.sync(base_);
     if (!s.ok()) return s;
+    // check.Y2: the image was made before
+    if (std::byte* const image = live_.image().base(); image != nullptr)
+      std::memcpy(image + at, &header, sizeof(header));
   }
   return {};
 }
@@ -190,13 +206,12 @@ Status Buffered::write_headers(layout::Header header, int copy) noexcept {
 // of this one before a copy was restored over it; unless the mark shows that it is not needed.
 Status Buffered::make_way(std::string_view path, const Opening& opening) noexcept {
   layout::LiveHead head;
-  const layout::Identity& here = opening.identity;
   Status found = LiveImage::read_head(real_files_, path, head, opening.base.owner());
   const bool own = found.ok() && same(head.live_id, mark().live.live_id);
-  const bool over = own && (!left_open() || !in_this_boot(mark(), here));
+  const bool over = own && (!left_open() || restarted_);
   // That of the mark may have lost its head in a power failure.
   PathText before;
-  const bool ended = left_open() && !in_this_boot(mark(), here) &&
+  const bool ended = left_open() && !in_this_boot(mark(), opening.identity) &&
                      found == StatusCode::corruption && image_path(mark(), before).ok() &&
                      path == before.c_str();
   // A log of dirty lines without its image says nothing.
@@ -208,12 +223,13 @@ Status Buffered::make_way(std::string_view path, const Opening& opening) noexcep
   if (found.ok()) std::memcpy(&id, head.live_id, sizeof(id));
   PathText aside;
   if (Status s = set_live_aside(real_files_, path, id, aside); !s.ok()) return s;
-  log_.say(LogLevel::warning, "an unknown live image lay beside it; it is %s now", aside.c_str());
+  log_.say(LogLevel::warning, "a live image that is not used lay there; it is %s now",
+           aside.c_str());
   return {};
 }
 
 Status Buffered::make_live(const layout::BaseMark& mark, const Opening& opening,
-                           std::uint64_t bytes) noexcept {
+                           std::uint64_t bytes, std::uint64_t begun) noexcept {
   bytes = std::min(bytes, mark.live.max_bytes);
   auto size = files_.size(base_);
   if (!size) return std::move(size.error());
@@ -223,7 +239,7 @@ Status Buffered::make_live(const layout::BaseMark& mark, const Opening& opening,
   if (!s.ok()) return of_part("live image", path.c_str(), s);
   auto base = files_.descriptor(base_);
   if (!base) return std::move(base.error());
-  s = live_.make(path.c_str(), mark, {.file = *base, .bytes = *size}, bytes, opening.base);
+  s = live_.make(path.c_str(), mark, {.file = *base, .bytes = *size}, bytes, opening.base, begun);
   return s.ok() ? Status() : of_part("live image", path.c_str(), s);
 }
 
@@ -258,7 +274,7 @@ Status Buffered::begin(const Opening& opening, layout::Header header, int copy,
                       shape_for(header.max_bytes, opening.options));
   Status s = epochs_log_->read_marks();
   if (s.ok()) s = clear_old(mark);
-  if (s.ok()) s = make_live(mark, opening, *bytes);
+  if (s.ok()) s = make_live(mark, opening, *bytes, 0);
   if (s.ok()) s = live_.publish();
   if (!s.ok()) {
     live_.discard();
@@ -299,8 +315,8 @@ Status Buffered::missing(std::string_view path, const Status& why) const noexcep
       length(path), path.data(), length(why.message()), why.message().data());
 }
 
-// After a kill.
-Status Buffered::inherit(std::string_view path, const FileStorage& like) noexcept {
+// Of a killed process, which may still have its files.
+Status Buffered::open_image(std::string_view path, const FileStorage& like) noexcept {
   const std::uint64_t began = RealPlatform::now_ns();
   for (;;) {
     auto base = files_.descriptor(base_);
@@ -308,21 +324,33 @@ Status Buffered::inherit(std::string_view path, const FileStorage& like) noexcep
     Status s = live_.inherit(path, mark(), *base, like);
     layout::Header header;
     if (s.ok()) s = read_header(live_.image().base(), live_.image().size(), header);
-    if (s.ok()) break;
+    if (s.ok()) return s;
     live_.close();
     if (s == StatusCode::not_found || s == StatusCode::corruption) return missing(path, s);
-    // The killed process may still have its files.
     if (s != StatusCode::busy || RealPlatform::now_ns() - began > kPatience) {
       return of_part("live image", path, s);
     }
     nap();
   }
+}
+
+// After a kill. Until the image has passed its check nothing is changed.
+Status Buffered::inherit(std::string_view path, const FileStorage& like) noexcept {
+  if (Status s = open_image(path, like); !s.ok()) return s;
+  LogReader<RealPlatform> reader(files_, folder_.c_str());
+  Status s = reader.scan(mark());
+  if (s.ok()) s = verify_image(live_, reader, files_, base_);
+  if (!s.ok()) {
+    live_.close();
+    return s == StatusCode::corruption ? missing(path, s) : std::move(s);
+  }
   inherited_ = true;
   live_.set_folded(mark().folded);
   live_.set_used();
-  LogReader<RealPlatform> reader(files_, folder_.c_str());
-  Status s = reader.scan(mark());
-  return s.ok() ? epochs_log_->go_on(reader, live_.durable()) : std::move(s);
+  layout::LivePlace place = mark().live;
+  place.mount_id = mount_of(mark());
+  const bool moved = place.mount_id != mark().live.mount_id;
+  return epochs_log_->go_on(reader, live_.durable(), moved ? &place : nullptr);
 }
 
 Status Buffered::replay_into_live(LogReader<RealPlatform>& reader, std::uint64_t& lines) noexcept {
@@ -366,7 +394,8 @@ Status Buffered::restore(const Opening& opening) noexcept {
   Status s = image_path(mark(), before);
   if (s.ok()) s = image_path(next, now);
   if (!s.ok()) return s;
-  s = make_live(next, opening, align_up(std::max(*bytes, reader.end().pool_bytes), kPage));
+  s = make_live(next, opening, align_up(std::max(*bytes, reader.end().pool_bytes), kPage),
+                reader.end().epoch);
   std::uint64_t lines = 0;
   if (s.ok()) s = replay_into_live(reader, lines);
   if (s.ok()) s = live_.publish();
@@ -374,19 +403,70 @@ Status Buffered::restore(const Opening& opening) noexcept {
     live_.discard();
     return s;
   }
-  const bool other_boot = !in_this_boot(mark(), opening.identity);
   const layout::LivePlace old = mark().live;
   const EpochId folded{.epoch = mark().folded, .seal = mark().folded_seal};
   if (s = epochs_log_->go_on(reader, folded, &next.live); !s.ok()) return s;
   live_.set_used();
-  if (other_boot) remove_elsewhere(real_files_, before.c_str(), old, now.c_str());
-  log_.say(other_boot ? LogLevel::info : LogLevel::warning,
-           "restored from its log in %.1f ms: cut %llu, %llu lines%s",
+  if (restarted_) remove_elsewhere(real_files_, before.c_str(), old, now.c_str());
+  log_.say(restarted_ ? LogLevel::info : LogLevel::warning,
+           "restored from its log in %.1f ms: cut %llu, %llu lines; what changed after that cut is "
+           "lost",
            milliseconds(RealPlatform::now_ns() - began),
            static_cast<unsigned long long>(reader.end().epoch),
-           static_cast<unsigned long long>(lines),
-           other_boot ? "" : "; what changed after that cut is lost, as the open has accepted");
+           static_cast<unsigned long long>(lines));
   return {};
+}
+
+// An image that must not be used any more, also if this open is interrupted: as after a restart of
+// the machine.
+Status Buffered::give_up_image() noexcept {
+  layout::LivePlace place = mark().live;
+  std::memset(place.boot_id, kNoBoot, sizeof(place.boot_id));
+  return epochs_log_->set_live(place);
+}
+
+// Of the boot in which the image with this head was used with that of now.
+Boot Buffered::compare(const layout::LiveHead& head) const noexcept {
+  const bool given_up = mark().live.boot_id[0] == kNoBoot;
+  if (given_up || head.magic != layout::kLiveMagic) return Boot::unknown;
+  return compare_boots(head.clocks, boot_clocks(), in_time_namespace());
+}
+
+// Whether the image with this head is of a process of this boot, and what that did is all in it, as
+// far as can be told without its content (image_evidence.h). `why`: why not.
+bool Buffered::is_of_this_boot(const Opening& opening, std::string_view path,
+                               const layout::LiveHead& head, const char*& why) noexcept {
+  PathText dirty;
+  RealFileSystem::Place at;
+  const bool resident =
+      dirty.assign(path, "-dirty") && real_files_.find(dirty.c_str(), at).ok() && is_in_memory(at);
+  if (in_this_boot(mark(), opening.identity)) {
+    const std::uint64_t mount = mount_of(mark());
+    const std::uint64_t before = mark().live.mount_id;
+    why = "its file system was mounted anew, so the disk may lack a part of it";
+    return mount == before || mount == 0 || before == 0 || resident;
+  }
+  return compare(head) == Boot::same && resident;
+}
+
+// Goes on with the image of a killed process, if there is one that can be trusted. Errors:
+// live_missing (why not), and others.
+Status Buffered::go_on_with_image(const Opening& opening, std::string_view path,
+                                  bool& told) noexcept {
+  if (!of_this_file(mark(), opening.identity)) return is_a_copy();
+  layout::LiveHead head;
+  Status found = LiveImage::read_head(real_files_, path, head, opening.base.owner());
+  const bool failed = found == StatusCode::not_found || found == StatusCode::corruption;
+  if (!found.ok()) return failed ? missing(path, found) : of_part("live image", path, found);
+  const char* why = "it is of another state of the pool";
+  restarted_ = !in_this_boot(mark(), opening.identity) && same(head.live_id, mark().live.live_id) &&
+               compare(head) == Boot::another;
+  if (LiveImage::fits(head, mark()) && is_of_this_boot(opening, path, head, why)) {
+    if ((head.flags & (layout::kLost | layout::kDoubtful)) == 0) return inherit(path, opening.base);
+    why = "the kernel could not write a part of it to the disk";
+    told = (head.flags & layout::kLost) != 0;
+  }
+  return missing(path, Status::format(StatusCode::corruption, "%s", why));
 }
 
 Status Buffered::go_on(const Opening& opening) noexcept {
@@ -402,21 +482,20 @@ Status Buffered::go_on(const Opening& opening) noexcept {
                                                 "the boot's id cannot be read, so a power failure "
                                                 "cannot be ruled out"));
   }
-  if (!in_this_boot(mark(), opening.identity)) return restore(opening);
-  layout::LiveHead head;
-  Status found = LiveImage::read_head(real_files_, path.c_str(), head, opening.base.owner());
-  if (!found.ok() && found != StatusCode::not_found && found != StatusCode::corruption) {
-    return of_part("live image", path.c_str(), found);
+  bool told = false;  // the last owner has seen the failure, and acknowledged nothing any more
+  Status s = go_on_with_image(opening, path.c_str(), told);
+  const bool refused = s == StatusCode::live_missing || s == StatusCode::untrusted;
+  if (!refused) return s;
+  const bool here = in_this_boot(mark(), opening.identity);
+  if (here && !told && !opening.accept_loss) return s;
+  if (here && of_this_file(mark(), opening.identity)) {
+    if (Status given = give_up_image(); !given.ok()) return given;
   }
-  if (found.ok() && of_this_file(mark(), opening.identity) && LiveImage::fits(head, mark())) {
-    Status s = inherit(path.c_str(), opening.base);
-    if (s != StatusCode::live_missing || !opening.accept_loss) return s;
+  if (!here && !restarted_) {
+    log_.say(LogLevel::warning,
+             "it cannot be shown that the machine has run since it was open, so it is restored");
   }
-  if (opening.accept_loss) return restore(opening);
-  if (!of_this_file(mark(), opening.identity)) return is_a_copy();
-  if (found.ok())
-    found = Status::format(StatusCode::corruption, "it is of another state of the pool");
-  return missing(path.c_str(), found);
+  return restore(opening);
 }
 
 // --- in use --------------------------------------------------------------------------------------
@@ -507,6 +586,19 @@ Expected<bool> Buffered::copy_page(std::uint64_t page, std::byte* to) noexcept {
               got < 0 ? std::strerror(errno) : "it is too short");
 }
 
+// Nothing that was copied out of an image that lost something may reach log or base. The next open
+// restores the pool from them.
+Status Buffered::verify_copy() noexcept {
+  if (live_.has_lost(layout::kLost) && !platform_->poisoned()) {
+    platform_->mark_poisoned(
+        "the kernel could not write a part of the live image to the disk, so what is read may be "
+        "old, and nothing is acknowledged any more; close the pool, see to the disk, and open it "
+        "again: it is restored from its log, up to the last durable cut");
+    platform_->tell_poisoned();
+  }
+  return platform_->poisoned() ? platform_->failure() : Status();
+}
+
 Status Buffered::refusal() noexcept {
   Status s = stream_->refusal();
   if (s.ok()) return s;
@@ -524,7 +616,7 @@ Status Buffered::close() noexcept {
   platform_->end_tracking();
   live_.set_folding(epochs_log_->durable().epoch);
   const auto content = [this](std::uint64_t page, std::byte* to) { return copy_page(page, to); };
-  Status s = folding_->fold_all(content);
+  Status s = folding_->fold_all(content, [this] { return verify_copy(); });
   if (s.ok()) s = epochs_log_->close();
   if (!s.ok()) return s;
   live_.remove();

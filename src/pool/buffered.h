@@ -22,6 +22,7 @@
 #include "cut/epoch_log.h"
 #include "cut/fold_thread.h"
 #include "cut/folding.h"
+#include "cut/image_evidence.h"
 #include "cut/live_image.h"
 #include "format/layout.h"
 #include "perdure/options.h"
@@ -119,6 +120,7 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
 
  private:
   // --- CutWatch ---
+  void on_writing(std::uint64_t epoch) noexcept override { live_.set_begun(epoch); }
   void on_durable(EpochId id, std::uint64_t unix_ns) noexcept override {
     live_.set_durable(id, unix_ns);
   }
@@ -129,6 +131,7 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   void on_folding(std::uint64_t epoch) noexcept override { live_.set_folding(epoch); }
   void on_folded(std::uint64_t epoch) noexcept override { live_.set_folded(epoch); }
   Expected<bool> copy_page(std::uint64_t page, std::byte* to) noexcept override;
+  Status verify_copy() noexcept override;
   // --- GrowthWatch ---
   Status before_growth(std::uint64_t bytes) noexcept override;
   Status before_reuse(std::uint64_t offset, std::uint64_t length) noexcept override;
@@ -140,15 +143,22 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   Status name_paths(std::string_view path) noexcept;
   Status hold_folders() noexcept;
   Status image_path(const layout::BaseMark& mark, PathText& path) noexcept;
-  layout::LivePlace place(const Opening& opening, std::uint64_t max_bytes) const noexcept;
+  std::uint64_t mount_of(const layout::BaseMark& mark) noexcept;
+  layout::LivePlace place(const Opening& opening, std::uint64_t max_bytes) noexcept;
   Status write_headers(layout::Header header, int copy) noexcept;
   Status clear_old(const layout::BaseMark& next) noexcept;
   Status make_way(std::string_view path, const Opening& opening) noexcept;
-  Status make_live(const layout::BaseMark& mark, const Opening& opening,
-                   std::uint64_t bytes) noexcept;
+  Status make_live(const layout::BaseMark& mark, const Opening& opening, std::uint64_t bytes,
+                   std::uint64_t begun) noexcept;
   Status replay_into_live(LogReader<RealPlatform>& reader, std::uint64_t& lines) noexcept;
+  Status open_image(std::string_view path, const FileStorage& like) noexcept;
   Status inherit(std::string_view path, const FileStorage& like) noexcept;
   Status restore(const Opening& opening) noexcept;
+  Status give_up_image() noexcept;
+  Status go_on_with_image(const Opening& opening, std::string_view path, bool& told) noexcept;
+  Boot compare(const layout::LiveHead& head) const noexcept;
+  bool is_of_this_boot(const Opening& opening, std::string_view path, const layout::LiveHead& head,
+                       const char*& why) noexcept;
   Status missing(std::string_view path, const Status& why) const noexcept;
 
   FileSystem& files_;
@@ -166,6 +176,7 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   RealPlatform* platform_ = nullptr;
   Gate<RealPlatform>* gate_ = nullptr;
   bool inherited_ = false;
+  bool restarted_ = false;  // the machine was, since the last process; the image cannot be newer
   bool published_ = false;  // begin() has given the live image its name
   // For undo(): the header before begin(), unless that has changed nothing in it.
   std::optional<layout::Header> before_;

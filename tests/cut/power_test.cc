@@ -84,6 +84,7 @@ class Place {
 void restart_machine(SimFileSystem& files, const std::string& path) {
   struct stat info{};
   ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  set_clock_of_image(path + "-live");
   const auto base = must(files.open("pool", FileSystem::Open::existing));
   for (std::uint64_t i = 0; i < 2; ++i) {
     const std::uint64_t at = i * layout::kMarkStride + layout::kMarkOffset;

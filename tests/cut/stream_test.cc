@@ -64,6 +64,8 @@ class Stream : public ::testing::Test, protected CutWatch {
     if (at_durable_) at_durable_();
   }
   void brake(bool on) noexcept override { braked_ = on; }
+  void on_writing(std::uint64_t) noexcept override {}
+  Status verify_copy() noexcept override { return {}; }
   void wants_fold() noexcept override {}
   bool make_space() noexcept override { return false; }
 

@@ -1,0 +1,133 @@
+#include "cut/image_check.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "format/layout.h"
+
+namespace perdure {
+
+namespace {
+
+constexpr std::uint64_t kPiece = 256_KiB;
+constexpr LineWords kZeros{};
+
+Status is_older() noexcept {
+  return Status::format(StatusCode::corruption,
+                        "it is not as the log says; the disk has lost a part of it");
+}
+
+bool is_of_mark(std::uint64_t offset) noexcept {
+  const std::uint64_t in_page = offset % layout::kMarkStride;
+  return offset < 2 * layout::kMarkStride && in_page >= layout::kMarkOffset &&
+         in_page < layout::kMarkOffset + sizeof(layout::BaseMark);
+}
+
+class ImageCheck {
+ public:
+  ImageCheck(LiveImage& image, FileSystem& files, FileSystem::File base) noexcept
+      : image_(image), files_(files), base_(base) {}
+
+  Status run(LogReader<RealPlatform>& log) noexcept {
+    if (Status s = make(); !s.ok()) return s;
+    const std::uint64_t size = image_.image().size();
+    for (std::uint64_t at = 0; at < size; at += kPiece) {
+      if (!image_.chunks().is_live(at)) continue;
+      if (Status s = compare_piece(at, std::min(kPiece, size - at)); !s.ok()) return s;
+    }
+    bool right = true;
+    const std::uint64_t known = image_.durable().epoch;
+    const auto compare = [&](std::uint64_t epoch, std::uint64_t line, const LineWords& content) {
+      right = right && compare_line(line, content);
+      if (right && epoch > known) image_.mark_dirty(line);  // the next epoch replaces that one
+    };
+    Status s = log.replay_back(compare);
+    if (!s.ok()) return s;
+    right = right && std::all_of(differs_.get(), differs_.get() + words_,
+                                 [](std::uint64_t word) { return word == 0; });
+    return right ? Status() : is_older();
+  }
+
+ private:
+  Status make() noexcept {
+    words_ = image_.image().size() / kLine / 64 + 1;
+    differs_.reset(new (std::nothrow) std::uint64_t[words_]());
+    seen_.reset(new (std::nothrow) std::uint64_t[words_]());
+    pieces_.reset(new (std::nothrow) std::byte[2 * kPiece]);
+    const bool memory = differs_ != nullptr && seen_ != nullptr && pieces_ != nullptr;
+    return memory ? Status() : Status(StatusCode::out_of_memory);
+  }
+  // An older build gave the base another header than the image.
+  bool is_header(std::uint64_t offset) const noexcept {
+    return image_.is_old() && offset < layout::kDirectoryOffset;
+  }
+  bool is_free(const std::byte* line) const noexcept {
+    return image_.may_be_punched() && std::memcmp(line, &kZeros, kLine) == 0;
+  }
+  Status read(std::byte* image, std::byte* base, std::uint64_t at, std::uint64_t n) noexcept {
+    const std::int64_t got = image_.image().read(image, n, at);
+    if (got != static_cast<std::int64_t>(n)) {
+      return Status::format(StatusCode::corruption, "it cannot be read: %s",
+                            got < 0 ? std::strerror(errno) : "it is too short");
+    }
+    auto read = files_.read(base_, base, n, at);
+    if (!read) return std::move(read.error());
+    std::memset(base + *read, 0, n - *read);  // the image has grown beyond it
+    return {};
+  }
+  // Notes the lines that are not as in the base.
+  Status compare_piece(std::uint64_t at, std::uint64_t n) noexcept {
+    std::byte* const image = pieces_.get();
+    std::byte* const base = image + kPiece;
+    if (Status s = read(image, base, at, n); !s.ok()) return s;
+    for (std::uint64_t page = 0; page < n; page += kPage) {
+      if (std::memcmp(image + page, base + page, std::min(kPage, n - page)) == 0) continue;
+      for (std::uint64_t i = page; i < std::min(page + kPage, n); i += kLine) {
+        const std::uint64_t line = (at + i) / kLine;
+        const bool same = std::memcmp(image + i, base + i, kLine) == 0 || is_of_mark(at + i) ||
+                          image_.dirty().has(line) || is_free(image + i) || is_header(at + i);
+        if (!same) differs_[line / 64] |= bit(line);
+      }
+    }
+    return {};
+  }
+  // Of an epoch that counts, the last one first.
+  bool compare_line(std::uint64_t line, const LineWords& content) noexcept {
+    const std::uint64_t at = line * kLine;
+    if (at + kLine > image_.image().size() || !image_.chunks().is_live(at)) return false;
+    if ((seen_[line / 64] & bit(line)) != 0) return true;
+    seen_[line / 64] |= bit(line);
+    differs_[line / 64] &= ~bit(line);
+    if (is_of_mark(at) || image_.dirty().has(line)) return true;
+    // Every piece of a live chunk was read before: the access does not fail.
+    const std::byte* const here = image_.image().base() + at;
+    return std::memcmp(here, &content, kLine) == 0 || is_free(here);
+  }
+  static constexpr std::uint64_t bit(std::uint64_t line) noexcept {
+    return std::uint64_t{1} << line % 64;
+  }
+
+  LiveImage& image_;
+  FileSystem& files_;
+  FileSystem::File base_;
+  std::size_t words_ = 0;
+  std::unique_ptr<std::uint64_t[]> differs_, seen_;  // a bit for each line
+  std::unique_ptr<std::byte[]> pieces_;
+};
+
+}  // namespace
+
+Status verify_image(LiveImage& image, LogReader<RealPlatform>& log, FileSystem& files,
+                    FileSystem::File base) noexcept {
+  if (image.has_lost(layout::kDoubtful)) {
+    return Status::format(StatusCode::corruption,
+                          "the kernel could not write a part of it to the disk");
+  }
+  if (log.end().epoch > image.begun()) return is_older();
+  return ImageCheck(image, files, base).run(log);
+}
+
+}  // namespace perdure
