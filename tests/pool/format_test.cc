@@ -7,9 +7,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <iterator>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,61 +15,13 @@
 
 #include "format/layout.h"
 #include "format/pool_core.h"
+#include "tests/support/golden.h"
 #include "tests/support/small_pool.h"
 
 namespace perdure::test {
 namespace {
 
 using layout::Header;
-
-// ---- golden pools: `size N`, then the nonzero lines of 64 bytes: OFFSET BYTES ----
-
-std::string golden_path(const std::string& name) {
-  const char* root = std::getenv("PERDURE_SOURCE_DIR");
-  return std::string(root != nullptr ? root : ".") + "/tests/pool/golden/" + name + ".hex";
-}
-
-std::string golden(const std::string& name) {
-  std::ifstream in(golden_path(name));
-  require(in.good(), "cannot read " + golden_path(name));
-  std::string bytes;
-  for (std::string text; std::getline(in, text);) {
-    if (text.starts_with('#')) continue;
-    std::istringstream words(text);
-    std::string first, second;
-    words >> first >> second;
-    if (first == "size") {
-      bytes.resize(std::stoull(second));
-      continue;
-    }
-    const std::uint64_t offset = std::stoull(first, nullptr, 16);
-    for (std::size_t i = 0; i < second.size() / 2; ++i) {
-      bytes.at(offset + i) = static_cast<char>(std::stoi(second.substr(2 * i, 2), nullptr, 16));
-    }
-  }
-  return bytes;
-}
-
-void write_golden(const std::string& name, const std::string& bytes) {
-  std::ofstream out(golden_path(name));
-  out << "# A pool of format version " << layout::kFormatVersion
-      << ", written by tests/pool/format_test.cc with PERDURE_WRITE_GOLDEN=1.\n"
-         "# The lines of 64 bytes that are not zero, each behind its offset.\n"
-      << "size " << bytes.size() << "\n";
-  for (std::size_t at = 0; at < bytes.size(); at += 64) {
-    const std::string line = bytes.substr(at, 64);
-    if (line.find_first_not_of('\0') == std::string::npos) continue;
-    char text[32];
-    std::snprintf(text, sizeof(text), "%zx ", at);
-    out << text;
-    for (const char c : line) {
-      std::snprintf(text, sizeof(text), "%02x", static_cast<unsigned char>(c));
-      out << text;
-    }
-    out << "\n";
-  }
-  require(out.good(), "cannot write " + golden_path(name));
-}
 
 // The content of the golden pool of this version: a small map of each engine, with records.
 constexpr std::uint64_t kGoldenKeys = 5;
@@ -162,7 +112,7 @@ class Format : public ::testing::Test {
 // ---- versions ----
 
 TEST_F(Format, APoolOfVersion0NamesTheWayAcross) {
-  write_bytes(path_, golden("pool_v0"));
+  write_from_golden("pool_v0", path_);
   const Header header = header_at(read_bytes(path_), 0);
   ASSERT_EQ(header.magic, layout::kMagic);
   ASSERT_EQ(header.format_version, 0U);
@@ -177,11 +127,13 @@ TEST_F(Format, APoolOfVersion1IsReadAndWritten) {
     Pool pool = open_pool(path_, {.durability = Durability::process, .max_size = 1_MiB});
     fill_golden(pool);
     must(pool.close());
-    write_golden("pool_v1", read_bytes(path_));
+    write_golden("pool_v1", read_bytes(path_),
+                 "A pool of format version " + std::to_string(layout::kFormatVersion) +
+                     ", written by tests/pool/format_test.cc with PERDURE_WRITE_GOLDEN=1.");
   }
-  const std::string bytes = golden("pool_v1");
+  write_from_golden("pool_v1", path_);
+  const std::string bytes = read_bytes(path_);
   ASSERT_EQ(header_at(bytes, 0).format_version, 1U);
-  write_bytes(path_, bytes);
   {
     Pool look = open_pool(path_, {.mode = OpenMode::read_only});
     expect_golden(look);
