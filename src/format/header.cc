@@ -1,5 +1,7 @@
 #include "format/header.h"
 
+#include <sys/sysmacros.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -186,12 +188,19 @@ bool same_boot_as(const layout::Identity& there, const layout::Identity& here) {
          std::memcmp(there.boot_id, here.boot_id, 16) == 0;
 }
 
+// A device without a disk of its own (major 0: overlayfs, btrfs, zfs, NFS) gets its number at each
+// mount. There the id of the file system counts, if it has one.
+bool same_device(const layout::Identity& there, const layout::Identity& here) {
+  const bool numbered_at_mount = major(there.device) == 0 && major(here.device) == 0;
+  return there.device == here.device || (numbered_at_mount && here.filesystem_id != 0);
+}
+
 }  // namespace
 
 bool is_copy(const layout::Header& header, const layout::Identity& here) {
   const layout::Identity& there = header.identity;
   return there.inode != here.inode || there.filesystem_id != here.filesystem_id ||
-         (same_boot_as(there, here) && there.device != here.device);
+         (same_boot_as(there, here) && !same_device(there, here));
 }
 
 const char* distrust(const layout::Header& header, const layout::Identity& here) {
