@@ -37,10 +37,11 @@ const char* kind_name(ValueKind kind) {
   return kind == ValueKind::bytes ? "bytes" : "word";
 }
 
-const char* medium_words(Medium medium) {
-  switch (medium) {
+const char* medium_words(const PoolInfo& info) {
+  switch (info.medium) {
     case Medium::page:
-      return "page cache over a block device";
+      return info.filesystem.ends_with("unknown") ? "page cache, perhaps not over a local disk"
+                                                  : "page cache over a block device";
     case Medium::volatile_ram:
       return "ordinary memory, lost with the machine";
     case Medium::cache_line:
@@ -171,8 +172,8 @@ void print_info(const PoolInfo& info) {
   features("  incompatible features", info.incompatible_features);
   print_row("size", fmt::format("{} of at most {}", human_bytes(info.file_bytes),
                                 human_bytes(info.max_bytes)));
-  print_row("medium", fmt::format("{}: {} ({})", medium_name(info.medium),
-                                  medium_words(info.medium), info.filesystem));
+  print_row("medium", fmt::format("{}: {} ({})", medium_name(info.medium), medium_words(info),
+                                  info.filesystem));
   // "none" in mode `process`, and if no process has the pool open.
   const std::string instruction = info.flush_instruction == "none"
                                       ? ""

@@ -27,7 +27,8 @@ enum class Engine : std::uint16_t {
 // See docs/durability.md.
 enum class Durability : std::uint8_t {
   // The mode of the last open; its name is "auto". A new pool: `power` on DAX, `buffered` on a
-  // local disk, `process` elsewhere, and where the system refuses what `buffered` needs.
+  // file system that is known to be of a local disk, `process` elsewhere, and where the system
+  // refuses what `buffered` needs.
   automatic = 0,
   process = 1,  // a kill of the process; costs stores only, no write-back and no fence
   power = 2,    // also a power loss; costs write-back and fence (msync on a disk)

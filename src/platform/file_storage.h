@@ -17,9 +17,10 @@ namespace perdure {
 // What the operating system says about the medium under a file.
 struct MediumReport {
   Medium medium = Medium::page;
-  const char* filesystem = "unknown";
-  bool msync_is_ordered = false;  // page media on which `power` is accepted
-  const char* msync_note = "";    // why not
+  const char* filesystem = "unknown";  // ends so if it is not in the list of known ones
+  bool local_disk = false;             // the file system is known to be of one
+  bool msync_is_ordered = false;       // page media on which `power` is accepted
+  const char* msync_note = "";         // why not
 };
 
 class FileStorage final : public Storage {

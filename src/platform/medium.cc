@@ -16,6 +16,8 @@
 #include <libpmem2.h>
 #endif
 
+#include "platform/mounts.h"
+
 namespace perdure {
 
 namespace {
@@ -25,6 +27,8 @@ struct Filesystem {
   const char* name;
   Medium medium;
 };
+constexpr std::uint32_t kOverlay = 0x794C7630;
+// Those of Medium::page lie on local disks. What is not listed may be shared with other machines.
 constexpr Filesystem kFilesystems[] = {
     {0x01021994, "tmpfs", Medium::volatile_ram},
     {0x858458F6, "ramfs", Medium::volatile_ram},
@@ -33,8 +37,9 @@ constexpr Filesystem kFilesystems[] = {
     {0x58465342, "xfs", Medium::page},
     {0x9123683E, "btrfs", Medium::page},
     {0xF2F52010, "f2fs", Medium::page},
-    {0x794C7630, "overlayfs", Medium::page},
     {0x2FC12FC1, "zfs", Medium::page},
+    {0xCA451A4E, "bcachefs", Medium::page},
+    {kOverlay, "overlayfs", Medium::page},
     {0x6969, "nfs", Medium::network},
     {0x65735546, "fuse", Medium::network},
     {0xFF534D42, "cifs", Medium::network},
@@ -51,6 +56,24 @@ constexpr Filesystem kFilesystems[] = {
     {0x7461636F, "ocfs2", Medium::network},
     {0x01021997, "9p", Medium::network},
 };
+
+const Filesystem* find(std::uint32_t magic) {
+  for (const Filesystem& known : kFilesystems) {
+    if (known.magic == magic) return &known;
+  }
+  return nullptr;
+}
+
+// What is stored lies in the upper layer. In a container its folder is out of sight.
+void look_below_overlay(int fd, MediumReport& report) {
+  PathText upper;
+  struct statfs info{};
+  if (!upper_layer_of(fd, upper) || statfs(upper.c_str(), &info) != 0) return;
+  const Filesystem* below = find(static_cast<std::uint32_t>(info.f_type));
+  report.local_disk = below != nullptr && below->medium == Medium::page;
+  if (below == nullptr) report.filesystem = "overlayfs over unknown";
+  if (below != nullptr) report.medium = below->medium;
+}
 
 // A synchronous mapping is possible on DAX only: stores reach the medium without the kernel.
 bool is_dax(int fd) {
@@ -174,10 +197,11 @@ MediumReport detect(int fd) {
   MediumReport report;
   struct statfs info{};
   if (fstatfs(fd, &info) == 0) {
-    for (const Filesystem& known : kFilesystems) {
-      if (static_cast<std::uint32_t>(info.f_type) != known.magic) continue;
-      report.filesystem = known.name;
-      report.medium = known.medium;
+    if (const Filesystem* known = find(static_cast<std::uint32_t>(info.f_type))) {
+      report.filesystem = known->name;
+      report.medium = known->medium;
+      report.local_disk = known->medium == Medium::page;
+      if (known->magic == kOverlay) look_below_overlay(fd, report);
     }
   }
   if (report.medium == Medium::page) {

@@ -100,6 +100,13 @@ Durability PoolImpl::without_dax(const PoolOptions& options) const noexcept {
   const bool boot =
       storage_.identity(here).ok() && std::memcmp(here.boot_id, kUnknown, sizeof(kUnknown)) != 0;
   const bool buffers = boot && may_buffer(options) != StatusCode::unsupported;
+  if (buffers && files_ == &real_files_ && !storage_.medium().local_disk) {
+    log_.say(LogLevel::warning,
+             "gets durability `process`, because its file system (%s) is not known to be of a "
+             "local disk; if it is, ask for `buffered`",
+             storage_.medium().filesystem);
+    return Durability::process;
+  }
   return buffers ? Durability::buffered : Durability::process;
 }
 

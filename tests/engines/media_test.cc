@@ -17,6 +17,7 @@
 
 #include "platform/file_storage.h"
 #include "platform/medium.h"
+#include "platform/mounts.h"
 #include "platform/real_platform.h"
 #include "tests/support/engines.h"
 #include "tests/support/inject.h"
@@ -25,8 +26,10 @@
 namespace perdure::test {
 namespace {
 
-constexpr std::uint32_t kExt4 = 0xEF53, kBtrfs = 0x9123683E, kNfs = 0x6969, kTmpfs = 0x01021994,
-                        kUnknown = 0x12345678;
+constexpr std::uint32_t kExt4 = 0xEF53, kBtrfs = 0x9123683E, kF2fs = 0xF2F52010, kZfs = 0x2FC12FC1,
+                        kBcachefs = 0xCA451A4E, kOverlay = 0x794C7630, kNfs = 0x6969,
+                        kTmpfs = 0x01021994,
+                        kUnknown = 0x19830326;  // BeeGFS, whose files many machines share
 
 PoolOptions with(Durability durability) {
   return {.durability = durability, .max_size = 4_MiB, .recovery_threads = 1};
@@ -59,12 +62,87 @@ TEST_F(Media, PowerIsRefusedWithTheReason) {
     const Pretended pretended({.file_system = row.file_system});
     EXPECT_NE(refusal().find(row.why), std::string::npos) << row.why;
     // An open that asks for no durability gets what there is.
-    const bool disk = row.file_system == kBtrfs || row.file_system == kUnknown;
+    const bool disk = row.file_system == kBtrfs;
     Pool pool = open_pool(path_, with(Durability::automatic));
     EXPECT_EQ(must(pool.info()).durability, disk ? Durability::buffered : Durability::process);
     must(pool.close());
     std::filesystem::remove(path_);
   }
+}
+
+// It may be one that other machines share. So `buffered` has to be asked for.
+TEST_F(Media, AnUnknownFileSystemIsNotTakenForALocalDisk) {
+  const Pretended pretended({.file_system = kUnknown});
+  std::string said;
+  PoolOptions options = with(Durability::automatic);
+  options.log_context = &said;
+  options.log = [](void* to, LogLevel level, std::string_view text) {
+    if (level == LogLevel::warning) *static_cast<std::string*>(to) += text;
+  };
+  const auto opened = [&](Durability durability) {
+    options.durability = durability;
+    said.clear();
+    Pool pool = open_pool(path_, options);
+    const PoolInfo info = must(pool.info());
+    EXPECT_EQ(info.filesystem, "unknown");
+    must(pool.close());
+    return info.durability;
+  };
+  EXPECT_EQ(opened(Durability::automatic), Durability::process);
+  EXPECT_NE(said.find("(unknown) is not known to be of a local disk"), std::string::npos) << said;
+  EXPECT_EQ(opened(Durability::automatic), Durability::process);
+  EXPECT_EQ(said, "");
+  EXPECT_EQ(opened(Durability::buffered), Durability::buffered);
+  EXPECT_EQ(opened(Durability::automatic), Durability::buffered) << "it was asked for";
+  EXPECT_EQ(said, "");
+  EXPECT_EQ(must(Pool::inspect(path_)).filesystem, "unknown");
+}
+
+TEST_F(Media, LocalDisks) {
+  for (const std::uint32_t disk : {kExt4, kXfs, kBtrfs, kF2fs, kZfs, kBcachefs, kOverlay}) {
+    const Pretended pretended({.file_system = disk});
+    Pool pool = open_pool(path_, with(Durability::automatic));
+    EXPECT_EQ(must(pool.info()).durability, Durability::buffered) << std::hex << disk;
+    must(pool.close());
+    std::filesystem::remove(path_);
+  }
+}
+
+// What is changed in an overlay lies in its upper layer.
+TEST_F(Media, AnOverlayIsWhatItsUpperLayerIs) {
+  const int folder = ::open(std::filesystem::path(path_).parent_path().c_str(), O_PATH);
+  const std::string mount = std::to_string(mount_of(folder));
+  ::close(folder);
+  const auto durability = [&](const std::string& upper) {
+    const std::string text =
+        "1 1 0:1 / / rw - ext4 /dev/vda rw\n" + mount +
+        " 1 0:9 / / rw - overlay overlay rw,lowerdir=/usr:/bin,upperdir=" + upper +
+        ",workdir=/var/tmp\n";
+    const Pretended pretended(
+        {.file_system = kOverlay, .file = "/proc/self/mountinfo", .text = text.c_str()});
+    Pool pool = open_pool(path_, with(Durability::automatic));
+    const PoolInfo info = must(pool.info());
+    must(pool.close());
+    std::filesystem::remove(path_);
+    return std::string(durability_name(info.durability)) + ", " + info.filesystem;
+  };
+  EXPECT_EQ(durability("/nowhere/layer"), "buffered, overlayfs") << "of a container";
+  EXPECT_EQ(durability("/proc"), "process, overlayfs over unknown");
+  const std::string memory = "/dev/shm/perdure, " + std::to_string(getpid());
+  if (!std::filesystem::create_directory(memory)) GTEST_SKIP() << "no /dev/shm";
+  EXPECT_EQ(durability("/dev/shm/perdure\\054\\040" + std::to_string(getpid())),
+            "process, overlayfs");
+  std::filesystem::remove(memory);
+}
+
+TEST_F(Media, AMountHasOneNumber) {
+  for (const char* path : {"/proc", "/dev", "/"}) {
+    const int fd = ::open(path, O_PATH | O_CLOEXEC);
+    EXPECT_NE(mount_of(fd), 0U) << path;
+    EXPECT_EQ(mount_of(fd), mount_in_fdinfo(fd)) << path;
+    ::close(fd);
+  }
+  EXPECT_EQ(mount_of(-1), 0U);
 }
 
 TEST_F(Media, JournalledDataIsCopied) {

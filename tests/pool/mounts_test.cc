@@ -149,7 +149,7 @@ class Mounts : public ::testing::Test {
     fs::remove_all(folder_, ignored);
   }
 
-  const std::string folder_ = on_disk("-mounts");
+  const std::string folder_ = fs::absolute(on_disk("-mounts")).string();
 };
 
 void live_through_restarts(const std::string& folder, Durability durability) {
@@ -205,6 +205,29 @@ TEST_F(Mounts, ACopyInAContainerThatRestarts) {
     other.end();
     overlay = Overlay(folder_);
     require_keys(overlay.root() + "/pool", Durability::process, 1);
+  });
+  EXPECT_TRUE(end.ok()) << end;
+}
+
+// ---- the durability of a new pool ----
+
+Durability of_new_pool(const std::string& path) {
+  Pool pool = open_pool(path, small(Durability::automatic));
+  const Durability durability = must(pool.info()).durability;
+  must(pool.close());
+  return durability;
+}
+
+TEST_F(Mounts, AnOverlayOverMemoryIsLostWithTheMachine) {
+  const ChildEnd end = run_child([&] {
+    enter_namespace();
+    mount_memory(folder_);
+    const Overlay overlay(folder_);
+    const std::string path = overlay.root() + "/pool";
+    require(of_new_pool(path) == Durability::process, "not process");
+    require(must(Pool::inspect(path)).medium == Medium::volatile_ram, "not memory");
+    require_refused(path, StatusCode::unsupported, "its files are lost with the machine",
+                    small(Durability::buffered));
   });
   EXPECT_TRUE(end.ok()) << end;
 }
