@@ -62,6 +62,18 @@ std::uint64_t mount_of(int fd) noexcept {
   return known ? info.stx_mnt_id : mount_in_fdinfo(fd);
 }
 
+bool is_mounted_alone(int fd, const char* path) noexcept {
+  char folder[PATH_MAX];
+  if (::realpath(path, folder) == nullptr) return false;
+  *(std::strrchr(folder, '/') + 1) = '\0';
+  const int parent = ::open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (parent < 0) return false;
+  const std::uint64_t own = mount_of(fd);
+  const std::uint64_t around = mount_of(parent);
+  ::close(parent);
+  return own != 0 && around != 0 && own != around;
+}
+
 bool upper_layer_of(int fd, PathText& folder) noexcept {
   const std::uint64_t mount = mount_of(fd);
   bool found = false;

@@ -9,6 +9,7 @@
 
 #include "cut/image_check.h"
 #include "format/header.h"
+#include "platform/mounts.h"
 #include "platform/nap.h"
 
 namespace perdure {
@@ -645,6 +646,13 @@ void Buffered::abandon() noexcept {
   if (stream_) stream_->abandon();
   live_.abandon();
   real_files_.abandon();
+}
+
+Status has_its_parts(const FileStorage& base, const char* path) noexcept {
+  if (!is_mounted_alone(base.descriptor(), path)) return {};
+  return Status::format(StatusCode::unsupported,
+                        "was left open in durability `buffered`, and its file is mounted alone, "
+                        "without the log and the live image that belong to it; mount its folder");
 }
 
 // --- observers -----------------------------------------------------------------------------------

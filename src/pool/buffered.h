@@ -190,6 +190,9 @@ Status observe_live(FileStorage& storage, FileStorage& base, const layout::BaseM
                     std::string_view path, const layout::Identity& identity) noexcept;
 // Whether the file is the one that the mark was written for.
 bool of_this_file(const layout::BaseMark& mark, const layout::Identity& here) noexcept;
+// For a pool that was left open: its log and its live image are beside its file. Errors:
+// unsupported (the file is mounted alone).
+Status has_its_parts(const FileStorage& base, const char* path) noexcept;
 // Reads the mark that counts from a file that is open. All zero if there is none.
 Status read_mark(const FileStorage& storage, layout::BaseMark& mark) noexcept;
 

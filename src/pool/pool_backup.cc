@@ -179,7 +179,10 @@ Expected<BackupInfo> back_up(std::string_view path, std::string_view folder,
     s = Status::format(StatusCode::io, "cannot resolve its path: %s", std::strerror(errno));
   layout::BaseMark mark;
   if (s.ok()) s = read_mark(storage, mark);
-  if (s.ok() && mark.state != layout::BaseState::open) s = is_closed(storage);
+  if (s.ok()) {
+    const bool left = mark.state == layout::BaseState::open;
+    s = left ? has_its_parts(storage, resolved) : is_closed(storage);
+  }
   if (!s.ok()) return fail(with_path(path, s));
   if (!log.assign(resolved, "-log"))
     return fail(StatusCode::invalid_argument, "%.*s: the path is too long", length(path),

@@ -9,6 +9,7 @@
 #include <memory>
 #include <new>
 
+#include "platform/mounts.h"
 #include "pool/buffered.h"
 #include "pool/owner.h"
 #include "pool/pool_impl.h"
@@ -121,6 +122,12 @@ Status PoolImpl::may_buffer(const PoolOptions& options) const {
                           medium == Medium::network ? "network file systems cannot promise it"
                                                     : "its files are lost with the machine");
   }
+  if (real && is_mounted_alone(storage_.descriptor(), path_.c_str())) {
+    return Status::format(StatusCode::unsupported,
+                          "its file is mounted alone, so that the log of durability `buffered` "
+                          "would lie outside of that mount; mount its folder, or open it with "
+                          "durability `process` (perdure sync FILE --durability process)");
+  }
   if (!RealPlatform::heavy_fence() && !RealPlatform::full_light_fences()) {
     return Status::format(
         StatusCode::unsupported,
@@ -207,6 +214,9 @@ Status PoolImpl::begin_buffered(const PoolOptions& options, const layout::Header
 Status PoolImpl::open_left(const PoolOptions& options, const layout::BaseMark& mark) {
   last_durability_ = Durability::buffered;
   logged_ = mark.live.unverified == 0;
+  if (files_ == &real_files_) {
+    if (Status s = has_its_parts(storage_, path_.c_str()); !s.ok()) return s;
+  }
   if (read_only_) {
     char path[PATH_MAX];
     if (::realpath(path_.c_str(), path) == nullptr) return StatusCode::io;

@@ -232,5 +232,66 @@ TEST_F(Mounts, AnOverlayOverMemoryIsLostWithTheMachine) {
   EXPECT_TRUE(end.ok()) << end;
 }
 
+// ---- a file that is mounted alone, as by `docker run -v FILE:FILE` ----
+
+void mount_alone(const std::string& file, const std::string& on) {
+  write_bytes(on, "");
+  require(::mount(file.c_str(), on.c_str(), nullptr, MS_BIND, nullptr) == 0, "bind " + on);
+}
+
+TEST_F(Mounts, AClosedPoolThatIsMountedAloneOpensWithoutALog) {
+  const std::string alone = "its file is mounted alone";
+  const ChildEnd end = run_child([&] {
+    enter_namespace();
+    const std::string pool = folder_ + "/pool";
+    const std::string inside = folder_ + "/inside/pool";
+    require(of_new_pool(pool) == Durability::buffered, "not on a disk");
+    fs::create_directory(folder_ + "/inside");
+    mount_alone(pool, inside);
+    fs::create_symlink(inside, folder_ + "/link");
+    for (const std::string& path : {inside, folder_ + "/link"}) {
+      for (const Durability asked : {Durability::automatic, Durability::buffered}) {
+        require_refused(path, StatusCode::unsupported, alone, {.durability = asked});
+      }
+    }
+    must(open_pool(inside, {.mode = OpenMode::read_only}).close());
+    must(open_pool(inside, small(Durability::process)).close());
+    require_keys(inside, Durability::process, 0);
+    require_refused(inside, StatusCode::unsupported, alone, {.durability = Durability::buffered});
+    // Under its own name it is beside its log, and so is a file whose folder is mounted.
+    must(open_pool(pool, small(Durability::buffered)).close());
+    fs::create_directory(folder_ + "/volume");
+    fs::rename(pool, folder_ + "/volume/pool");
+    const std::string volume = folder_ + "/volume";
+    require(::mount(volume.c_str(), volume.c_str(), nullptr, MS_BIND, nullptr) == 0, "bind");
+    must(open_pool(volume + "/pool", small(Durability::buffered)).close());
+  });
+  EXPECT_TRUE(end.ok()) << end;
+}
+
+TEST_F(Mounts, AnOpenPoolThatIsMountedAloneNeedsItsFolder) {
+  const ChildEnd end = run_child([&] {
+    enter_namespace();
+    const std::string pool = folder_ + "/pool";
+    put_and_kill(pool, Durability::buffered, 0);
+    fs::create_directory(folder_ + "/inside");
+    const std::string inside = folder_ + "/inside/pool";
+    mount_alone(pool, inside);
+    PoolOptions accepts;
+    accepts.accept_untrusted = true;
+    for (const PoolOptions& options :
+         {PoolOptions{}, small(Durability::process), small(Durability::buffered), accepts}) {
+      require_refused(inside, StatusCode::unsupported, "mount its folder", options);
+    }
+    const auto look = Pool::open(inside, {.mode = OpenMode::read_only});
+    require(code_of(look) == StatusCode::unsupported, "read-only");
+    const auto backup = back_up(inside, folder_ + "/backup");
+    require(code_of(backup) == StatusCode::unsupported, "backup");
+    require(!fs::exists(inside + "-log") && !fs::exists(inside + "-live"), "files beside it");
+    require_keys(pool, Durability::buffered, 1);
+  });
+  EXPECT_TRUE(end.ok()) << end;
+}
+
 }  // namespace
 }  // namespace perdure::test
