@@ -4,11 +4,11 @@ an agreed version. kill_worker.cc does the work and says what is checked.
 
 import os
 import re
-import subprocess
 import tempfile
 import unittest
 
-MPIEXEC = os.environ["PERDURE_MPIEXEC"].split()
+from ranks import start
+
 WORKER = os.environ["PERDURE_MPI_WORKER"]
 LONG = "PERDURE_LONG" in os.environ
 
@@ -25,12 +25,8 @@ def scratch():
 
 class KillTest(unittest.TestCase):
     def start(self, ranks, *arguments, late=None):
-        environment = dict(os.environ)
-        if late is not None:
-            environment["PERDURE_MPI_LATE"] = str(late)
-        return subprocess.run(MPIEXEC + [str(ranks), WORKER, *map(str, arguments)], text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120,
-                              check=False, env=environment)
+        environment = {} if late is None else {"PERDURE_MPI_LATE": str(late)}
+        return start(WORKER, ranks, *arguments, **environment)
 
     def kill_and_check(self, ranks, rank, kind, number, fatal_open=0, late=None,
                        programs=("run", "check")):
