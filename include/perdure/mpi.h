@@ -28,6 +28,8 @@
 //       pools are complete. So a run that is killed while it creates the directory leaves no data.
 //   D4  All ranks record a rollback before the first one performs it. So the next open knows
 //       whether it must be finished on all ranks or was never begun.
+//   D5  No rank acts on, and no collective returns, what a failure could take back from another
+//       rank, as far as the durability of its pool goes.
 // COLLECTIVES  All ranks must call open, write_many, tag, get, get_many, history, scan_at, diff,
 //   extract_snapshot, rollback, trim and close, in the same order. Each rank passes mutations of
 //   its own to write_many. All ranks pass the same version to extract_snapshot, rollback and trim.
@@ -39,6 +41,14 @@
 //   one. With Resume::last_version, open() also rolls back the writes after the last version, so
 //   that all ranks begin with one state. A tag is a consistent cut if no rank writes between its
 //   begin and its end; otherwise each write falls on either side.
+// DURABILITY  That of the pools; ranks may differ in it. Writes of one key promise what the pool's
+//   mode promises. In `buffered` open() and a collective that changes the store end with a cut of
+//   every pool: they return when what all ranks did before it, writes of one key too, survives a
+//   power failure. So if the power of any machines fails and all ranks are killed, the next open
+//   finds every version, rollback and trim that has returned. Ranks whose machine went down lack
+//   only writes after that; the others lack nothing. A version that not all ranks had in a cut is
+//   dropped as after a kill, and PoolOptions::log says so. An open whose pool lost its live image
+//   without a power failure needs accept_untrusted (Pool::open), and then does the same.
 // FAILURE  The pool of one rank fails (no space, no memory, poisoned). All ranks return the error:
 //     tag       No version is added; the writes stay in the open version. If a rank cannot take
 //               back what it has recorded, the store must be reopened.
@@ -50,6 +60,8 @@
 //     write_many  Either its callback was called for every mutation, on all ranks. The results say
 //               which were applied; one that failed did not keep others from being tried. Or it was
 //               called on no rank, and nothing was applied, unless MPI failed. The store continues.
+//               With an error of the log of a `buffered` pool, what was applied may be lost with
+//               the machine.
 //     get, get_many, history, scan_at, diff, extract_snapshot  Nothing has changed. `visit` may
 //               have been called.
 //     If the store must be reopened, every later collective, write and get_own returns `io` on all
@@ -70,7 +82,8 @@
 //   ranks, three all-reduces. history: a broadcast of the key; for each 48 KiB of entries a
 //   broadcast and an all-reduce. scan_at, diff: a broadcast of the range, three messages for each
 //   48 KiB of a rank, two all-reduces. tag: an all-reduce. extract_snapshot: log2 P rounds
-//   (docs/design/mpi.md).
+//   (docs/design/mpi.md). In `buffered` also one write of the log, on all ranks at once: tag, trim
+//   and write_many one each, rollback two.
 #pragma once
 
 #include <concepts>
@@ -106,7 +119,8 @@ class DistributedVersionedStore {
   // mode, resume and max_message.
   // Errors: those of Pool::open(); not_found (a pool is missing); invalid_argument (the options
   // differ; the directory belongs to another number of ranks, partition or types; its pools do not
-  // belong together; MPI is not running); corruption; io (MPI failed).
+  // belong together; MPI is not running); corruption (also: the pools have no state in common,
+  // because one is an older copy); io (MPI failed).
   static Expected<DistributedVersionedStore> open(MPI_Comm comm, std::string_view directory,
                                                   const Options& options = {}) {
     auto core = detail::open_core(comm, directory, options, {std::same_as<K, std::string_view>});
@@ -122,7 +136,7 @@ class DistributedVersionedStore {
   }
 
   // Writes, and get_own(), take a key that this rank owns and fail with invalid_argument on others.
-  // They are those of VersionedMap, durable when they return, and communicate nothing.
+  // They are those of VersionedMap, as durable when they return, and communicate nothing.
   // Errors: also io if the store must be reopened (FAILURE).
   Found put(const K& key, const V& value) {
     return own(key, [&](UntypedMap& data, const UntypedKey& k) {

@@ -66,6 +66,11 @@ Status Core::readable(Version version) const noexcept {
       static_cast<unsigned long long>(range.last));
 }
 
+Status Core::agree(Status mine) noexcept {
+  if (mine.ok()) mine = pool_.make_durable();
+  return comm_.agree(std::move(mine));
+}
+
 // --- open ---
 
 Status Core::open(MPI_Comm comm, std::string_view directory, const Options& options,
@@ -76,10 +81,11 @@ Status Core::open(MPI_Comm comm, std::string_view directory, const Options& opti
   const std::uint64_t message = std::clamp(options.max_message, kLeastMessage, 1_GiB);
   if (Status s = comm_.duplicate(comm, message); !s.ok()) return s;
   if (Status s = same_arguments(options); !s.ok()) return s;
-  if (Status s = comm_.agree(look(directory, options)); !s.ok()) return s;
+  if (Status s = agree(look(directory, options)); !s.ok()) return s;
   if (Status s = settle(directory, options); !s.ok()) return s;
   if (Status s = finish_rollback(); !s.ok()) return s;
-  if (Status s = agree_on_versions(); !s.ok()) return s;
+  const Log log(options.pool.log, options.pool.log_context, pool_.path());
+  if (Status s = agree_on_versions(log); !s.ok()) return s;
   return finish_open(options);
 }
 
@@ -185,40 +191,73 @@ Status Core::settle(std::string_view directory, const Options& options) noexcept
   } else {
     made = pool_.open_data(kinds_);
   }
-  if (Status s = comm_.agree(std::move(made)); !s.ok()) return s;
-  return comm_.agree(complete ? Status() : pool_.complete());
+  if (Status s = agree(std::move(made)); !s.ok()) return s;
+  return agree(complete ? Status() : pool_.complete());
 }
 
 Status Core::finish_rollback() noexcept {
   auto last = pool_.last_rollback();
   const LocalPool::Rollback own = last ? *last : LocalPool::Rollback{};
   if (Status s = comm_.agree(last ? Status() : std::move(last.error())); !s.ok()) return s;
-  std::uint64_t lowest = own.number, highest = own.number;
   // All ranks with a pending rollback have the same one.
   std::uint64_t version = own.pending ? own.version + 1 : 0;
-  if (Status s = comm_.reduce(&lowest, 1, MPI_MIN); !s.ok()) return s;
-  if (Status s = comm_.reduce(&highest, 1, MPI_MAX); !s.ok()) return s;
   if (Status s = comm_.reduce(&version, 1, MPI_MAX); !s.ok()) return s;
-  rollbacks_ = lowest;
-  if (lowest == highest) {
-    return version == 0 ? Status() : carry_out_rollback(highest, version - 1);
+  auto lowest = extreme(own.number, MPI_MIN), highest = extreme(own.number, MPI_MAX),
+       finished = extreme(own.number - (own.pending ? 1 : 0), MPI_MAX);
+  for (auto* word : {&lowest, &highest, &finished}) {
+    if (!*word) return std::move(word->error());
+  }
+  if (finished->word > lowest->word) {
+    return Status::format(
+        StatusCode::corruption,
+        "rank %d has finished a rollback that the pool of rank %d has not "
+        "recorded, so this pool is an older copy; put back the one that the store "
+        "had, or restore the pools of all ranks from one backup",
+        finished->rank, lowest->rank);
+  }
+  rollbacks_ = lowest->word;
+  if (lowest->word == highest->word) {
+    return version == 0 ? Status() : carry_out_rollback(highest->word, version - 1);
   }
   // The ranks that have recorded it discard it: the rank that has not shows that no rank began it.
-  return comm_.agree(own.pending ? pool_.end_rollback(own.number - 1) : Status());
+  return agree(own.pending ? pool_.end_rollback(own.number - 1) : Status());
 }
 
-Status Core::agree_on_versions() noexcept {
-  VersionRange range = pool_.versions();
-  if (Status s = comm_.reduce(&range.first, 1, MPI_MAX); !s.ok()) return s;
-  if (Status s = comm_.reduce(&range.last, 1, MPI_MIN); !s.ok()) return s;
-  if (range.last < range.first) {
+Expected<Core::Extreme> Core::extreme(std::uint64_t word, MPI_Op op) noexcept {
+  std::uint64_t found = word;
+  if (Status s = comm_.reduce(&found, 1, op); !s.ok()) return fail(std::move(s));
+  auto rank = static_cast<std::uint64_t>(found == word ? comm_.rank() : comm_.size());
+  if (Status s = comm_.reduce(&rank, 1, MPI_MIN); !s.ok()) return fail(std::move(s));
+  return Extreme{.word = found, .rank = static_cast<int>(rank)};
+}
+
+Status Core::agree_on_versions(const Log& log) noexcept {
+  const VersionRange own = pool_.versions();
+  auto first = extreme(own.first, MPI_MAX), last = extreme(own.last, MPI_MIN);
+  if (!first) return std::move(first.error());
+  if (!last) return std::move(last.error());
+  const auto from = static_cast<unsigned long long>(first->word),
+             to = static_cast<unsigned long long>(last->word);
+  if (to < from) {
     return Status::format(StatusCode::corruption,
-                          "the pools of the ranks have no version in common; restore them from one "
-                          "backup");
+                          "the pools have no version in common: that of rank %d begins with %llu, "
+                          "and that of rank %d ends with %llu; put back the pools that the store "
+                          "had, or restore those of all ranks from one backup",
+                          first->rank, from, last->rank, to);
   }
-  Status mine = pool_.forget_above(range.last);
-  if (mine.ok()) mine = pool_.forget_below(range.first);
-  return comm_.agree(std::move(mine));
+  Status mine = pool_.forget_above(last->word);
+  if (mine.ok()) mine = pool_.forget_below(first->word);
+  if (own.last > last->word) {
+    log.say(LogLevel::warning,
+            "versions above %llu are taken back: rank %d has none of them, because the run ended "
+            "before all ranks had tagged",
+            to, last->rank);
+  }
+  if (own.first < first->word) {
+    log.say(LogLevel::info, "versions below %llu are forgotten: rank %d had begun to trim them",
+            from, first->rank);
+  }
+  return agree(std::move(mine));
 }
 
 Status Core::finish_open(const Options& options) noexcept {
@@ -237,10 +276,10 @@ Expected<Version> Core::tag() noexcept {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   const Version version = pool_.versions().last + 1;
   auto local = pool_.data().tag();
-  Status agreed = comm_.agree(local ? pool_.name(version, *local) : std::move(local.error()));
+  Status agreed = agree(local ? pool_.name(version, *local) : std::move(local.error()));
   if (agreed.ok()) return version;
   // Nothing is taken back after an error of MPI: other ranks may have got the result, and continue.
-  broken_ = comm_.lost() || !comm_.agree(pool_.forget_above(version - 1)).ok();
+  broken_ = comm_.lost() || !agree(pool_.forget_above(version - 1)).ok();
   return fail(std::move(agreed));
 }
 
@@ -249,7 +288,7 @@ Status Core::carry_out_rollback(std::uint64_t number, Version version) noexcept 
   if (mine.ok()) mine = pool_.forget_above(version);
   if (mine.ok()) mine = pool_.roll_back(version);
   if (mine.ok()) mine = pool_.end_rollback(number);
-  Status agreed = comm_.agree(std::move(mine));
+  Status agreed = agree(std::move(mine));
   broken_ = !agreed.ok();
   rollbacks_ = number;
   return agreed;
@@ -259,18 +298,19 @@ Status Core::roll_back(Version version) noexcept {
   if (Status s = usable(); !s.ok()) return s;
   if (Status s = readable(version); !s.ok()) return s;
   const std::uint64_t number = rollbacks_ + 1;
-  Status agreed = comm_.agree(pool_.begin_rollback(number, version));
+  Status agreed = agree(pool_.begin_rollback(number, version));
   if (agreed.ok()) return carry_out_rollback(number, version);
-  broken_ = comm_.lost() || !comm_.agree(pool_.end_rollback(rollbacks_)).ok();
+  broken_ = comm_.lost() || !agree(pool_.end_rollback(rollbacks_)).ok();
   return agreed;
 }
 
 Status Core::trim(Version version) noexcept {
   if (Status s = usable(); !s.ok()) return s;
   if (Status s = readable(version); !s.ok()) return s;
-  Status agreed = comm_.agree(pool_.forget_below(version));
+  Status agreed = agree(pool_.forget_below(version));
   broken_ = !agreed.ok();
   if (!agreed.ok()) return agreed;
+  // The names decide. A power failure can bring back data that no name needs, until the next trim.
   auto done = pool_.data().trim(pool_.local(version));
   return comm_.agree(done ? Status() : std::move(done.error()));
 }

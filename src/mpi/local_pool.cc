@@ -56,9 +56,22 @@ Status LocalPool::look(std::string_view directory, int rank, const PoolOptions& 
   existing.mode = OpenMode::existing;
   auto pool = Pool::open(path(), existing);
   if (!pool) return std::move(pool.error());
-  pool_.emplace(std::move(*pool));
+  take(std::move(*pool));
   present = true;
   return read_manifest();
+}
+
+// `power` has no cuts, and returns 0. The other modes return `unsupported`.
+void LocalPool::take(Pool pool) noexcept {
+  pool_.emplace(std::move(pool));
+  const auto cut = pool_->epoch();
+  cuts_ = cut ? *cut != 0 : cut.error() != StatusCode::unsupported;
+}
+
+Status LocalPool::make_durable() noexcept {
+  if (!cuts_) return {};
+  auto cut = pool_->epoch();
+  return cut ? pool_->wait_durable(*cut) : std::move(cut.error());
 }
 
 Status LocalPool::read_manifest() noexcept {
@@ -109,7 +122,7 @@ Status LocalPool::create(std::string_view directory, const PoolOptions& options,
     fresh.mode = OpenMode::create_new;
     auto pool = Pool::open(path(), fresh);
     if (!pool) return std::move(pool.error());
-    pool_.emplace(std::move(*pool));
+    take(std::move(*pool));
   }
   // A run that was killed while it created these maps left them without data, perhaps with other
   // types.
@@ -241,6 +254,7 @@ Status LocalPool::close() noexcept {
   if (!pool_) return {};
   Status status = pool_->close();
   pool_.reset();
+  cuts_ = false;
   return status;
 }
 

@@ -1,8 +1,9 @@
 // LocalPool: the pool of one rank, and the steps of the protocol that the rank does alone.
 //
 // WHAT  The pool with its three maps (LAYOUT in perdure/mpi.h), and the versions of the store in
-//   DRAM. Every step is durable when it returns, and one store commits it: it may be cut short
-//   before or after that store, and repeated.
+//   DRAM. One store commits a step: it may be cut short before or after that store, and repeated. A
+//   step that has returned survives a kill, and what the pool's durability names; in `buffered` it
+//   survives a power failure once make_durable() has returned.
 // INVARIANTS (of one rank; those of the store are in perdure/mpi.h)
 //   mpi.L1  `mpi.versions` holds [first, last] without a gap. name() appends; forget_above()
 //       removes from the end and forget_below() from the beginning, one by one.
@@ -72,6 +73,9 @@ class LocalPool {
   Status end_rollback(std::uint64_t number) noexcept { return put(kRollback, 2 * number); }
   Status roll_back(Version version) noexcept { return data().rollback(local(version)); }
 
+  // Returns when all that this rank has done, and what its open has found, survives the failures
+  // that the pool's durability names. Without a pool, and except in `buffered`, it does at once.
+  Status make_durable() noexcept;
   Status close() noexcept;
 
  private:
@@ -84,12 +88,14 @@ class LocalPool {
   static constexpr std::uint64_t kFormatVersion = 0;
 
   Status set_path(std::string_view directory, int rank) noexcept;
+  void take(Pool pool) noexcept;
   Status put(Field field, std::uint64_t value) noexcept;
   Status read_manifest() noexcept;
   Status read_versions() noexcept;
 
   PathText path_;
   std::optional<Pool> pool_;
+  bool cuts_ = false;  // the pool's durability is `buffered`
   std::optional<Words> fields_;
   std::optional<OrderedWords> names_;
   std::optional<UntypedMap> data_;  // an engine with versions

@@ -8,7 +8,8 @@
 //         4. In step s = 1, 2, .. each rank sends to rank + s and receives from rank - s.
 //         5. Each rank applies what it got, durably: in the order of the ranks that sent it, and in
 //            the order of each batch.
-//         6. The results go back as the mutations came. All agree.
+//         6. The results go back as the mutations came. All make durable what was applied, and
+//            agree.
 // MESSAGES  Mutations: {kind: a byte, key, value unless it is an erase}. A result: a byte.
 #include <algorithm>
 #include <array>
@@ -58,6 +59,8 @@ class Writer {
     if (Status s = exchange_mutations(); !s.ok()) return s;
     apply();
     if (Status s = exchange_results(); !s.ok()) return s;
+    Status durable = core_.pool().make_durable();  // what was applied, also if some failed
+    if (met_.ok()) met_ = std::move(durable);
     Status agreed = comm_.agree(std::move(met_));
     if (!comm_.lost()) deliver(done);
     return agreed;

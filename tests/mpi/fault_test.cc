@@ -25,6 +25,7 @@ namespace {
 
 using perdure::test::Failing;
 using perdure::test::Fault;
+using perdure::test::Pretence;
 using perdure::test::Pretended;
 using Words = State<Integers>;
 
@@ -38,6 +39,13 @@ Options options(Durability durability) {
                    .background_threads = 0}};
 }
 const Options kInMemory = options(Durability::process), kOnDisk = options(Durability::power);
+// Cuts happen only where the store waits for one.
+Options with_cuts() {
+  Options out = options(Durability::buffered);
+  out.pool.buffered.interval_ms = 3'600'000;
+  return out;
+}
+const Pretence kDisk = {.file_system = perdure::test::kXfs, .disk = true};
 
 enum class Do : std::uint8_t { tag, roll_back, trim };
 
@@ -72,6 +80,11 @@ class Session {
     open_[key] = value;
     if (store_->owner(key) == store_->rank()) must(store_->put(key, value));
   }
+  // Of the keys of rank 0, nothing is written.
+  void write_elsewhere(std::uint64_t n, std::uint64_t value) {
+    if (store_->owner(Integers::key(n)) != 0) write(n, value);
+  }
+  void accept_untrusted() { options_.pool.accept_untrusted = true; }
   Status perform(Do what) {
     if (what == Do::tag) return status_of(store_->tag());
     return what == Do::roll_back ? store_->rollback(1) : store_->trim(2);
@@ -142,17 +155,27 @@ class Session {
 
 class Injected : public testing::TestWithParam<Do> {
  protected:
-  // Checks the state after the last rank's k-th write-back and all later ones failed. Returns false
-  // if there are fewer.
-  static bool fails(std::uint64_t k, std::uint64_t& unusable) {
-    const Pretended pretended({.file_system = perdure::test::kXfs, .disk = true});
+  // Every k-th write-back of the last rank and all later ones fail.
+  static void fail_each(const Options& options, Fault write_back, StatusCode code) {
+    std::uint64_t k = 1, unusable = 0;
+    while (fails(options, write_back, code, k, unusable)) ++k;
+    EXPECT_GT(k, 1U);
+    // The write in progress at the failure is in doubt.
+    EXPECT_GT(unusable, 0U);
+  }
+
+ private:
+  // Checks the state after that. Returns false if there are fewer.
+  static bool fails(const Options& options, Fault write_back, StatusCode code, std::uint64_t k,
+                    std::uint64_t& unusable) {
+    const Pretended pretended(kDisk);
     const SharedDirectory directory;
-    Session session(directory, kOnDisk);
+    Session session(directory, options);
     Status status;
     std::uint64_t fired = 0;
     {
       std::optional<Failing> failing;
-      if (is_last()) failing.emplace(Fault::msync, k, true);
+      if (is_last()) failing.emplace(write_back, k, true);
       status = session.perform(GetParam());
       if (is_last()) fired = perdure::test::faults_fired();
     }
@@ -168,7 +191,7 @@ class Injected : public testing::TestWithParam<Do> {
     EXPECT_NE(status.message().find("rank " + std::to_string(world_size() - 1)),
               std::string_view::npos)
         << status.message();
-    EXPECT_EQ(status, StatusCode::poisoned);
+    EXPECT_EQ(status, code) << status.message();
     const bool usable = session.usable();
     if (!usable) ++unusable;
     if (usable) {
@@ -186,12 +209,9 @@ class Injected : public testing::TestWithParam<Do> {
   }
 };
 
-TEST_P(Injected, APoolThatIsPoisoned) {
-  std::uint64_t k = 1, unusable = 0;
-  while (fails(k, unusable)) ++k;
-  EXPECT_GT(k, 1U);
-  // The write in progress at the failure is in doubt.
-  EXPECT_GT(unusable, 0U);
+TEST_P(Injected, APoolThatIsPoisoned) { fail_each(kOnDisk, Fault::msync, StatusCode::poisoned); }
+TEST_P(Injected, ALogThatCannotBeWritten) {
+  fail_each(with_cuts(), Fault::fdatasync, StatusCode::io);
 }
 std::string name_of(const testing::TestParamInfo<Do>& what) {
   if (what.param == Do::tag) return "Tag";
@@ -218,6 +238,41 @@ TEST(OneRank, HasNoMemory) {
   EXPECT_TRUE(session.usable());
   session.expect_whole();
   session.reopen();
+  session.expect_whole();
+}
+
+// All ranks take a version back, and tag again. The power of rank 0 fails before it has a cut of
+// that: its pool is a copy of base and log from before. The version must not be a mixture.
+TEST(OneRank, FallsBackToATagThatWasTakenBack) {
+  if (world_size() == 1) return;
+  const Pretended pretended(kDisk);
+  const SharedDirectory directory;
+  Session session(directory, with_cuts());
+  const std::string pool = SharedDirectory::pool(directory.store(), 0),
+                    copy = directory.store("cut");
+  Status status;
+  while (status.ok()) {
+    std::optional<Failing> failing;
+    if (is_last()) failing.emplace(Fault::nothrow_new, 1, true);
+    status = session.perform(Do::tag);  // fails once the table of versions has to grow
+    if (status.ok()) session.done(Do::tag);
+  }
+  EXPECT_EQ(status, StatusCode::out_of_memory);
+  if (world_rank() == 0) {
+    std::filesystem::copy_file(pool, copy);
+    std::filesystem::copy(pool + "-log", copy + "-log", std::filesystem::copy_options::recursive);
+  }
+  for (std::uint64_t n = 1; n <= kKeys; ++n) session.write_elsewhere(n, 1000 + n);
+  must(session.store().tag());
+  must(session.store().close());
+  barrier();
+  if (world_rank() == 0) {
+    std::filesystem::remove_all(pool + "-log");
+    std::filesystem::rename(copy, pool);
+    std::filesystem::rename(copy + "-log", pool + "-log");
+  }
+  session.accept_untrusted();
+  session.open_anew();
   session.expect_whole();
 }
 

@@ -271,6 +271,11 @@ class Refused : public testing::Test {
     EXPECT_EQ(all.total(), 100U);
     must(store.close());
   }
+  static std::uint64_t own_key(const IntegerStore& store) {
+    std::uint64_t key = 0;
+    while (store.owner(key) != store.rank()) ++key;
+    return key;
+  }
   static void swap_files(const std::string& a, const std::string& b) {
     barrier();
     if (world_rank() == 0) {
@@ -370,6 +375,69 @@ TEST_F(Refused, APoolOfAnotherRun) {
   swap_files(a, b);
   expect_whole(path_);
   expect_whole(other_);
+}
+
+// Of one rank. The others go back to what it has, if it has some of their versions.
+class OlderPool : public Refused {
+ protected:
+  // All ranks but the last have the pools of after work(store), the last one that of before.
+  template <class F>
+  void make_older(F&& work) {
+    const std::string pool = SharedDirectory::pool(path_, last_);
+    if (world_rank() == last_) std::filesystem::copy_file(pool, other_ + "/older");
+    auto store = must(IntegerStore::open(MPI_COMM_WORLD, path_));
+    must(store.tag());
+    work(store);
+    must(store.close());
+    swap_files(pool, other_ + "/older");
+  }
+  void expect_refused_by_its_age() {
+    auto store = IntegerStore::open(MPI_COMM_WORLD, path_);
+    ASSERT_FALSE(store);
+    const std::string message(store.error().message());
+    EXPECT_EQ(store.error(), StatusCode::corruption) << message;
+    expect_same_everywhere(store.error());
+    for (const int rank : {0, last_}) {
+      EXPECT_NE(message.find("rank " + std::to_string(rank)), std::string::npos) << message;
+    }
+    // What the message says to do.
+    swap_files(SharedDirectory::pool(path_, last_), other_ + "/older");
+    must(IntegerStore::open(MPI_COMM_WORLD, path_));
+  }
+};
+
+TEST_F(OlderPool, WithoutTheLastVersion) {
+  if (last_ == 0) return;
+  make_older([](IntegerStore& store) { must(store.put(own_key(store), 7)); });
+  std::string said;
+  Options options;
+  options.pool.log_context = &said;
+  options.pool.log = [](void* context, LogLevel level, std::string_view message) {
+    if (level == LogLevel::warning) *static_cast<std::string*>(context) += message;
+  };
+  auto store = must(IntegerStore::open(MPI_COMM_WORLD, path_, options));
+  EXPECT_EQ(store.versions().last, 1U);
+  EXPECT_EQ(must(store.extract_snapshot(1)).total(), 100U);
+  const std::string expected = "above 1 are taken back: rank " + std::to_string(last_);
+  EXPECT_EQ(said.find(expected) != std::string::npos, store.rank() != last_) << said;
+  const bool newer = store.rank() != last_;
+  EXPECT_EQ(must(store.get_own(own_key(store))) == 7U, newer);
+}
+
+TEST_F(OlderPool, WithoutAVersionInCommon) {
+  if (last_ == 0) return;
+  make_older([](IntegerStore& store) { must(store.trim(2)); });
+  expect_refused_by_its_age();
+}
+
+// It has version 1, and so have the others: another one.
+TEST_F(OlderPool, WithoutARollback) {
+  if (last_ == 0) return;
+  make_older([](IntegerStore& store) {
+    must(store.rollback(0));
+    must(store.tag());
+  });
+  expect_refused_by_its_age();
 }
 
 TEST_F(Refused, AFileThatIsAnotherProgrammes) {
