@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "platform/file_system.h"
+
 namespace perdure::mpi::detail {
 
 namespace {
@@ -27,6 +29,22 @@ Status corrupt(const char* path, const char* what) noexcept {
 Status broken(const char* path, const char* id, const char* what) noexcept {
   return Status::format(StatusCode::corruption, "%s: %s (%s); restore it from a backup", path, what,
                         id);
+}
+
+// Returns whether it has made it.
+Expected<bool> make_directory(std::string_view directory) noexcept {
+  PathText folder;
+  if (!folder.assign(directory)) return fail(StatusCode::invalid_argument);
+  if (mkdir(folder.c_str(), 0777) == 0) return true;
+  if (errno == EEXIST) return false;
+  return fail(Status::format(StatusCode::io, "%s: %s", folder.c_str(), std::strerror(errno)));
+}
+
+// The name of a directory survives a power failure as its pools do.
+Status sync_name_of(std::string_view directory) noexcept {
+  PathText parent;
+  if (!parent.assign(directory, "/..")) return StatusCode::invalid_argument;
+  return RealFileSystem().sync_folder(parent.c_str());
 }
 
 bool same_kinds(const MapInfo& a, const MapTypes& b) noexcept {
@@ -113,16 +131,17 @@ Status LocalPool::read_manifest() noexcept {
 Status LocalPool::create(std::string_view directory, const PoolOptions& options,
                          const Manifest& manifest) noexcept {
   if (!pool_) {
-    PathText folder;
-    if (!folder.assign(directory)) return StatusCode::invalid_argument;
-    if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
-      return Status::format(StatusCode::io, "%s: %s", folder.c_str(), std::strerror(errno));
-    }
+    const auto made = make_directory(directory);
+    if (!made) return Status(made.error());
     PoolOptions fresh = options;
     fresh.mode = OpenMode::create_new;
     auto pool = Pool::open(path(), fresh);
     if (!pool) return std::move(pool.error());
     take(std::move(*pool));
+    if (*made) {
+      Status synced = sync_name_of(directory);
+      if (!synced.ok() && cuts_) return synced;
+    }
   }
   // A run that was killed while it created these maps left them without data, perhaps with other
   // types.

@@ -241,6 +241,29 @@ TEST(OneRank, HasNoMemory) {
   session.expect_whole();
 }
 
+// While the store is made, each rank with a directory of its own. The next open makes it.
+TEST(OneRank, CannotSyncItsNames) {
+  const Pretended pretended(kDisk);
+  const SharedDirectory directory;
+  std::string said;
+  std::uint64_t fired = 1;
+  for (std::uint64_t k = 1; fired != 0; ++k) {
+    const std::string path =
+        directory.store(std::to_string(100 * k).c_str()) + std::to_string(world_rank());
+    std::optional<Failing> failing;
+    if (is_last()) failing.emplace(Fault::fsync, k, true);
+    auto store = IntegerStore::open(MPI_COMM_WORLD, path, with_cuts());
+    fired = reduced(is_last() ? perdure::test::faults_fired() : 0, MPI_MAX);
+    failing.reset();
+    const Status status = status_of(store);
+    expect_same_everywhere(status);
+    EXPECT_EQ(status, fired != 0 ? StatusCode::io : StatusCode::ok) << status.message();
+    said += status.message();
+    if (!store) must(IntegerStore::open(MPI_COMM_WORLD, path, with_cuts()));
+  }
+  EXPECT_NE(said.find("/..: "), std::string::npos) << said;
+}
+
 // All ranks take a version back, and tag again. The power of rank 0 fails before it has a cut of
 // that: its pool is a copy of base and log from before. The version must not be a mixture.
 TEST(OneRank, FallsBackToATagThatWasTakenBack) {
