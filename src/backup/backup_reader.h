@@ -52,6 +52,8 @@ class BackupReader {
   // pool_full, out_of_memory, io.
   Status write_to(FileSystem::File to, const layout::BackupEpoch& epoch,
                   BackupProgress progress) noexcept;
+  // The same for a file that has the base already.
+  Status replay_over(FileSystem::File base, const layout::BackupEpoch& epoch) noexcept;
 
  private:
   Status damaged(const char* part, std::uint64_t at) const noexcept {
@@ -205,20 +207,27 @@ Status BackupReader<P>::write_marks(FileSystem::File to,
 }
 
 template <class P>
-Status BackupReader<P>::write_to(FileSystem::File to, const layout::BackupEpoch& epoch,
-                                 BackupProgress progress) noexcept {
-  Status s = copy_base(to, progress);
-  if (s.ok() && reader_) {
+Status BackupReader<P>::replay_over(FileSystem::File base,
+                                    const layout::BackupEpoch& epoch) noexcept {
+  Status s;
+  if (reader_) {
     // Of what the pool has grown by, the log has only what was stored there.
     std::uint64_t bytes = from_.head().base_bytes;
     for (std::size_t i = 0; i < reader_->count(); ++i) {
       const auto next = reader_->counting(i);
       if (next.id.epoch <= epoch.epoch) bytes = std::max(bytes, next.pool_bytes);
     }
-    s = files_.allocate(to, 0, bytes);
-    if (s.ok()) s = replay(to, epoch.epoch);
+    s = files_.allocate(base, 0, bytes);
+    if (s.ok()) s = replay(base, epoch.epoch);
   }
-  if (s.ok()) s = write_marks(to, epoch);
+  return s.ok() ? write_marks(base, epoch) : std::move(s);
+}
+
+template <class P>
+Status BackupReader<P>::write_to(FileSystem::File to, const layout::BackupEpoch& epoch,
+                                 BackupProgress progress) noexcept {
+  Status s = copy_base(to, progress);
+  if (s.ok()) s = replay_over(to, epoch);
   return s.ok() ? files_.sync(to) : std::move(s);
 }
 

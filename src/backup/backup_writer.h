@@ -67,15 +67,17 @@ using BackupProgress = FunctionRef<void(std::uint64_t done, std::uint64_t total)
 template <class P>
 class BackupWriter {
  public:
-  // Everything must stay valid. `to`: the folder, which is made if there is none.
-  BackupWriter(FileSystem& files, BackupSource source, std::string_view to, BackupProgress progress,
-               BackupShape shape = {}) noexcept
-      : files_(files),
+  // Everything must stay valid. The pool is in `pool`. `to`: the folder in `files`, which is made if
+  // there is none.
+  BackupWriter(FileSystem& pool, BackupSource source, FileSystem& files, std::string_view to,
+               BackupProgress progress, BackupShape shape = {}) noexcept
+      : pool_(pool),
+        files_(files),
         source_(source),
         to_(files, to),
         progress_(progress),
         shape_(shape),
-        base_(files) {}
+        base_(pool) {}
   BackupWriter(const BackupWriter&) = delete;
   BackupWriter& operator=(const BackupWriter&) = delete;
 
@@ -129,7 +131,8 @@ class BackupWriter {
                           static_cast<int>(to_.folder().size()), to_.folder().data(), why);
   }
 
-  FileSystem& files_;
+  FileSystem& pool_;   // has base and log
+  FileSystem& files_;  // gets the backup
   BackupSource source_;
   BackupFiles to_;
   BackupProgress progress_;
@@ -300,8 +303,8 @@ Status BackupWriter<P>::read_mark(layout::BaseMark& mark) noexcept {
     layout::BaseMark copies[2] = {};
     int whole = 0;
     for (std::uint64_t k = 0; k < 2; ++k) {
-      auto got = files_.read(*base_, &copies[k], sizeof(copies[k]),
-                             k * layout::kMarkStride + layout::kMarkOffset);
+      auto got = pool_.read(*base_, &copies[k], sizeof(copies[k]),
+                            k * layout::kMarkStride + layout::kMarkOffset);
       if (!got) return std::move(got.error());
       if (*got != sizeof(copies[k])) copies[k] = {};
       const bool valid =
@@ -356,7 +359,7 @@ Status BackupWriter<P>::poll(SegmentHolds* holds) noexcept {
 // log.
 template <class P>
 Status BackupWriter<P>::copy_base(SegmentHolds* holds) noexcept {
-  auto size = files_.size(*base_);
+  auto size = pool_.size(*base_);
   if (!size) return std::move(size.error());
   head_.base_bytes = *size;
   head_.piece_bytes = shape_.piece_bytes;
@@ -369,7 +372,7 @@ Status BackupWriter<P>::copy_base(SegmentHolds* holds) noexcept {
   bool hole = false;
   for (std::uint64_t at = 0; at < *size;) {
     const std::size_t n = std::min(shape_.piece_bytes, *size - at);
-    auto got = files_.read(*base_, piece_.get(), n, at);
+    auto got = pool_.read(*base_, piece_.get(), n, at);
     if (!got) return std::move(got.error());
     if (*got != n) return changed("its file became shorter");
     if (!sums_.push_back(crc32c(0, piece_.get(), n))) return StatusCode::out_of_memory;
@@ -433,7 +436,7 @@ Status BackupWriter<P>::copy_closed(const layout::BaseMark& mark) noexcept {
   OpenFile copy(files_);
   if (s = copy.open(path.c_str(), FileSystem::Open::reading); !s.ok()) return s;
   auto before = files_.read(*copy, now.get(), n, 0);
-  auto after = files_.read(*base_, now.get() + n, n, 0);
+  auto after = pool_.read(*base_, now.get() + n, n, 0);
   if (!before) return std::move(before.error());
   if (!after) return std::move(after.error());
   if (*before != n || *after != n || std::memcmp(now.get(), now.get() + n, n) != 0)
@@ -456,7 +459,7 @@ Status BackupWriter<P>::copy_open(const layout::BaseMark& mark) noexcept {
                           static_cast<int>(source_.base.size()), source_.base.data());
   }
   head_.mark = mark;
-  SegmentHolds holds(files_, source_.log, 1);
+  SegmentHolds holds(pool_, source_.log, 1);
   Status s = holds.take(mark.folded);
   if (s.ok()) s = copy_base(&holds);
   if (!s.ok()) return s;
@@ -479,7 +482,7 @@ Status BackupWriter<P>::copy_open(const layout::BaseMark& mark) noexcept {
   if (s.ok()) s = verify_base();
   if (!s.ok()) return s;
   layout::Header header{};
-  auto got = files_.read(*base_, &header, sizeof(header), 0);
+  auto got = pool_.read(*base_, &header, sizeof(header), 0);
   if (!got) return std::move(got.error());
   std::memcpy(head_.uuid, header.uuid, sizeof(head_.uuid));
   return write_head(layout::BackupKind::open, source_.ends_unix_ns);
@@ -491,7 +494,7 @@ Status BackupWriter<P>::copy_open(const layout::BaseMark& mark) noexcept {
 template <class P>
 Expected<layout::SegmentHead> BackupWriter<P>::head_of(const SegmentHolds::Held& held) noexcept {
   layout::SegmentHead head{};
-  auto got = files_.read(held.file, &head, sizeof(head), 0);
+  auto got = pool_.read(held.file, &head, sizeof(head), 0);
   if (!got) return fail(std::move(got.error()));
   const bool own = *got == sizeof(head) && layout::is_head(head) && head.number == held.number &&
                    std::memcmp(head.log_id, head_.mark.log_id, sizeof(head.log_id)) == 0;
@@ -512,7 +515,7 @@ Status BackupWriter<P>::copy_segment(const SegmentHolds::Held& held,
   if (s == StatusCode::not_found) s = file.open(path.c_str(), FileSystem::Open::fresh);
   if (s.ok() && begin == kPage) s = files_.write(*file, &head, sizeof(head), 0);
   if (!s.ok()) return s;
-  LogReader<P> reader(files_, source_.log);
+  LogReader<P> reader(pool_, source_.log);
   auto end = reader.visit_parts(
       head_.mark, held.file, held.number, begin,
       [&](const layout::PartHead& part, std::span<const std::byte> body) {
@@ -634,7 +637,7 @@ Status BackupWriter<P>::verify_added(const layout::BaseMark& now) noexcept {
 template <class P>
 Status BackupWriter<P>::extend(const layout::BaseMark& mark) noexcept {
   layout::Header header{};
-  auto got = files_.read(*base_, &header, sizeof(header), 0);
+  auto got = pool_.read(*base_, &header, sizeof(header), 0);
   if (!got) return std::move(got.error());
   if (std::memcmp(header.uuid, head_.uuid, sizeof(header.uuid)) != 0)
     return occupied("has a backup of another pool");
@@ -645,7 +648,7 @@ Status BackupWriter<P>::extend(const layout::BaseMark& mark) noexcept {
   if (!goes_on) return occupied("has a backup of another time that the pool was open");
   if (Status s = remove_later(head_.last_segment); !s.ok()) return s;
   if (Status s = trim_last(); !s.ok()) return s;
-  SegmentHolds holds(files_, source_.log, head_.last_segment);
+  SegmentHolds holds(pool_, source_.log, head_.last_segment);
   Status s = copy_all(holds, mark.newest);
   if (s.ok()) s = verify_added(mark);
   return s.ok() ? write_head(layout::BackupKind::open, source_.ends_unix_ns) : std::move(s);

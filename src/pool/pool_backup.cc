@@ -109,7 +109,7 @@ Expected<BackupInfo> write_backup(const BackupSource& source, std::string_view f
   const auto progress = [&](std::uint64_t done, std::uint64_t total) {
     if (options.progress != nullptr) options.progress(options.progress_context, done, total);
   };
-  BackupWriter<RealPlatform> writer(files, source, name.c_str(), progress);
+  BackupWriter<RealPlatform> writer(files, source, files, name.c_str(), progress);
   if (s = writer.run(); !s.ok()) return fail(std::move(s));
   auto info = to_public(writer.head());
   if (!info) return info;

@@ -206,7 +206,8 @@ std::string judge_backup(SimFileSystem& files, const std::map<std::uint64_t, Con
 }
 
 Status back_up(FileSystem& files, EpochId least = {}) {
-  Writer writer(files, {.base = "base", .log = "log", .least = least}, "dir", no_progress, kTiny);
+  Writer writer(files, {.base = "base", .log = "log", .least = least}, files, "dir", no_progress,
+                kTiny);
   return writer.run();
 }
 
