@@ -38,7 +38,7 @@ std::string_view advice(StatusCode code) {
     case StatusCode::exists:
       return "choose another path, or remove the file first";
     case StatusCode::busy:
-      return "wait for that process or stop it; info, list and stats work meanwhile";
+      return "wait for that process or stop it; info and list work meanwhile";
     case StatusCode::corruption:
       return "restore a copy of the file";
     case StatusCode::unsupported_format:
@@ -155,8 +155,8 @@ void add_types(CLI::App& command, PoolArguments& arguments) {
 
 void add_read_only(CLI::App& command, PoolArguments& arguments) {
   command.add_flag("--read-only", arguments.read_only,
-                   "take no lock and write nothing; also works while another process has the pool\n"
-                   "open (implied if the file may not be written)");
+                   "write nothing; of a pool that another process has open in durability buffered\n"
+                   "read the last durable cut (implied if the file may not be written)");
   command
       .add_option_function<std::string>(
           "--durability",

@@ -1,4 +1,5 @@
-// info, list, stats: properties and figures of a pool. They work while another process has it open.
+// info, list, stats: properties and figures of a pool. The first two work while another process has
+// it open, and stats if that is in durability buffered.
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -387,7 +388,7 @@ EXAMPLES
       run_info);
   add("stats", "print the size of the pool, and entries, space and memory of each map",
       R"(
-Works while another process has the pool open; its counts are then approximate.
+Of a pool that another process has open in durability buffered: as of its last durable cut.
 
 EXAMPLES
   perdure stats inventory.perdure

@@ -257,8 +257,8 @@ Verifies headers, root directory, extent table, the leaves, table or nodes of ea
 image in memory, and that no block is leaked or used twice. If the pool was closed, the open
 verifies the checksums of leaves and tables. --deep also reads every key and record. Only --deep
 finds damaged records of phast, level and pskiplist. A terminal shows the progress. A pool that the
-open refuses as damaged is opened once more, for reading only. Findings in a pool that another
-process has open (--read-only) prove nothing: repeat the check when that process has stopped.
+open refuses as damaged is opened once more, for reading only. With --read-only the last durable cut
+of a pool is checked that another process has open in durability buffered.
 
 Status 0: no violation. Status 1: violations, one on a line. Status 3 with violations: damage of a
 map of engine clevel or as. Status 3 without: the pool cannot be opened, for example because its

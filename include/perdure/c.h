@@ -98,7 +98,7 @@ typedef PERDURE_ENUM(perdure_status){
     PERDURE_INVALID_ARGUMENT = 1,    // the call breaks a rule of this header
     PERDURE_NOT_FOUND = 2,           // there is no such file or map; never: no such key
     PERDURE_EXISTS = 3,              // the file or map exists, and the call asked for a new one
-    PERDURE_BUSY = 4,                // another process owns the pool; another thread is in a call
+    PERDURE_BUSY = 4,                // another process has the pool; another thread is in a call
     PERDURE_CORRUPTION = 5,          // the content of the file breaks the format
     PERDURE_UNSUPPORTED_FORMAT = 6,  // the file is of another format version or kind of machine
     PERDURE_UNTRUSTED = 7,           // the file may lack acknowledged data
@@ -153,12 +153,15 @@ typedef PERDURE_ENUM(perdure_durability){
     PERDURE_DURABILITY_BUFFERED = 4  // as process; after a power failure as it was a moment before
 } perdure_durability;
 
-// Whether an open may create the pool or the map.
+// Whether an open may create the pool or the map. While a process reads a pool, and none owns it,
+// none can own it (PERDURE_BUSY). If one owns it already, in PERDURE_DURABILITY_BUFFERED, a reader
+// sees the pool as it was at its last durable cut, in a copy: memory as large as pool and log,
+// O(pool) time. In another durability: PERDURE_BUSY.
 typedef PERDURE_ENUM(perdure_open_mode){
     PERDURE_OPEN_OR_CREATE = 0,
     PERDURE_OPEN_EXISTING = 1,  // PERDURE_NOT_FOUND if it is absent
     PERDURE_CREATE_NEW = 2,     // PERDURE_EXISTS if it is present
-    PERDURE_OPEN_READ_ONLY = 3  // as existing; takes no lock and writes nothing
+    PERDURE_OPEN_READ_ONLY = 3  // as existing, and writes nothing; what is seen stays as it is
 } perdure_open_mode;
 
 // The types that keys of a map may have.

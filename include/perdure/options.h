@@ -55,10 +55,13 @@ enum class OpenMode : std::uint8_t {
   open_or_create,  // opens it, or creates it if it is absent
   existing,        // fails with `not_found` if it is absent
   create_new,      // fails with `exists` if it is present
-  // As `existing`, and nothing is written. A pool is opened without the lock, so also while another
-  // process has it open: inconsistent reads are retried, and a map that stays inconsistent returns
-  // `corruption`. A map can be opened read-only only in a pool that is read-only; otherwise
-  // invalid_argument.
+  // As `existing`, and nothing is written. What is seen is the pool at one moment, and stays so.
+  // - No process has the pool: any number of readers share it. An owner gets `busy` meanwhile.
+  // - Another process has it in durability `buffered`: the pool as it was at its last durable cut.
+  //   The open copies it, which takes memory as large as the pool and its log, and O(pool) time.
+  //   The owner goes on. An open that comes later sees a later cut.
+  // - Another process has it in another durability: `busy`.
+  // A map can be opened read-only only in a pool that is read-only; otherwise invalid_argument.
   read_only,
 };
 

@@ -55,6 +55,8 @@ class Pool {
   // poisoned (a write-back of the recovery failed).
   // In durability `buffered` the open copies the whole file. If it fails after that, the file keeps
   // its content, but its header and its marks may have been written.
+  // Errors of OpenMode::read_only: also busy (a process has the pool open, and not in durability
+  // `buffered`).
   // A refusal with busy, untrusted, unsupported_format or unsupported leaves the file as it was. So
   // does every refusal of a pool that was closed properly, up to the end of its recovery. A pool
   // that was not closed properly is first marked as in use and repaired map by map. If its open

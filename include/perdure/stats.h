@@ -65,7 +65,7 @@ struct PoolInfo {
   bool synced = false;
   bool trusted = true;         // an open serves it without `accept_untrusted`
   std::string trust_note;      // inspect() only: why it is not trusted, in words
-  bool in_use = false;         // a process has it open, perhaps this one
+  bool in_use = false;         // a process owns it, perhaps this one; info() of a reader: it did
   std::int64_t owner_pid = 0;  // of the present or last owner
   std::string owner_host;      // the same; may be empty
   // Path of the live image of a `buffered` pool that is open, or was left open; else empty.

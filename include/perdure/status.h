@@ -20,7 +20,7 @@ enum class StatusCode : std::uint8_t {
   invalid_argument,    // the call breaks a rule of its documentation
   not_found,           // there is no such file or map; never: no such key
   exists,              // the file or map exists, and the call asked for a new one
-  busy,                // another process owns the pool; rollback(): a later version is held
+  busy,                // another process owns or reads the pool; rollback(): a later one is held
   corruption,          // the content of the file breaks the format; nothing was changed
   unsupported_format,  // another format version, unknown features, or another kind of machine
   // The file may lack acknowledged data (docs/durability.md). PoolOptions::accept_untrusted serves

@@ -20,7 +20,10 @@ class Pool:
     """One file that holds up to 256 named maps. One process opens it at a time.
 
     - `mode`: "open_or_create", "existing" (NotFoundError if it is absent), "create_new"
-      (ExistsError if it is present), "read_only" (also while another process has it)
+      (ExistsError if it is present), "read_only" (nothing is written). While a process reads a
+      pool so, none can own it (BusyError). If another process has a "buffered" pool open, its last
+      durable cut is read: the open takes memory and time as for a copy of the pool. In another
+      durability: BusyError
     - `durability`: what survives: "process" a kill; "power" also a power failure; "buffered" a
       kill, and after a power failure the pool is as it was a moment before; "auto" the mode of the
       last open, for a new pool "power" on persistent memory, "buffered" on a local disk,

@@ -27,22 +27,52 @@ def test_busy(disk_path):
 
 def test_read_only_beside_the_owner(disk_path):
     child = start_script("""
-        store = perdure.open(sys.argv[1])
-        store.update(a=b"1", b=b"2")
+        store = perdure.open(sys.argv[1], durability="buffered")
+        store.update({f"k{i}": b"k%d:" % i for i in range(1000)})
+        store.pool.sync()
         print("ready", flush=True)
         sys.stdin.readline()
-        store["c"] = b"3"
+        for i in range(0, 1000, 2):
+            del store[f"k{i}"]
+        store.update({f"n{i}": b"n%d:" % i for i in range(1000)})
+        store.pool.sync()
+        print("changed", flush=True)
+        sys.stdin.readline()
         store.close()
         """, disk_path)
     try:
         assert child.stdout.readline() == b"ready\n"
         with perdure.open(disk_path, mode="read_only") as store:
-            assert dict(store) == {b"a": b"1", b"b": b"2"}
+            child.stdin.write(b"\n")
+            child.stdin.flush()
+            assert child.stdout.readline() == b"changed\n"
+            assert dict(store) == {b"k%d" % i: b"k%d:" % i for i in range(1000)}
+            assert all(store.get(f"k{i}") == b"k%d:" % i for i in range(1000))
+        with perdure.open(disk_path, mode="read_only") as store:  # a later cut
+            assert len(store) == 1500 and "k0" not in store and store["n0"] == b"n0:"
     finally:
         child.communicate(b"\n", timeout=30)
     assert child.returncode == 0
     with perdure.open(disk_path) as store:
-        assert len(store) == 3
+        assert len(store) == 1500
+
+
+def test_read_only_beside_an_owner_without_cuts(disk_path):
+    child = start_script("""
+        store = perdure.open(sys.argv[1], durability="process")
+        print("ready", flush=True)
+        sys.stdin.readline()
+        """, disk_path)
+    try:
+        assert child.stdout.readline() == b"ready\n"
+        with pytest.raises(perdure.BusyError, match=f"process {child.pid} .*`buffered`"):
+            perdure.open(disk_path, mode="read_only")
+    finally:
+        child.communicate(b"\n", timeout=30)
+    with perdure.open(disk_path, mode="read_only"):
+        with pytest.raises(perdure.BusyError, match="read by this process"):
+            perdure.open(disk_path)
+    perdure.open(disk_path).close()
 
 
 def test_read_only(disk_path):

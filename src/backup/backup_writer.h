@@ -67,7 +67,7 @@ using BackupProgress = FunctionRef<void(std::uint64_t done, std::uint64_t total)
 template <class P>
 class BackupWriter {
  public:
-  // Everything must stay valid. The pool is in `pool`. `to`: the folder in `files`, which is made if
+  // Everything must stay valid. The pool is in `pool`. `to`: the folder in `files`; it is made if
   // there is none.
   BackupWriter(FileSystem& pool, BackupSource source, FileSystem& files, std::string_view to,
                BackupProgress progress, BackupShape shape = {}) noexcept

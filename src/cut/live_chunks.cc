@@ -206,12 +206,4 @@ void LiveChunks::freeze(const Status& why) noexcept {
   platform_->tell_poisoned();
 }
 
-void LiveChunks::refresh() noexcept {
-  for (std::uint64_t chunk = 0; chunk < parts(); ++chunk) {
-    if (is_ready(chunk) || !has_bit(chunk)) continue;
-    if (!image_.show_own(begin_of(chunk), begin_of(chunk + 1)).ok()) return;
-    set_ready(chunk);
-  }
-}
-
 }  // namespace perdure

@@ -17,10 +17,9 @@
 //   chunk.K3  A chunk that is live stays so until the image is removed.
 // OPERATIONS
 //   begin      of a new image: head, chunk 0.
-//   go_on      of an image that a process has left, or of an observer: shows what the bits say.
+//   go_on      of an image that a process has left: shows what the bits say.
 //   make_live  copy into the file; bit in the head; the image is shown in its place. Readers see
 //              the same content before and after.
-//   refresh    of an observer: shows what became live since.
 // FAILURE  If pages of the mapping are lost (SIGBUS), all later stores are private in the same way.
 //   A store cannot fail. So if its chunk cannot be made live (there is no space, or the
 //   base cannot be read), the pool is poisoned, and from then on all stores stay in the memory
@@ -34,7 +33,6 @@
 // PROGRESS  Threads that store to one chunk for the first time wait for each other, and for the
 //   copy.
 // Thread safety: begin(), go_on() and close() are of one thread. make_live() and before(): any.
-// One thread at a time may call refresh().
 #pragma once
 
 #include <array>
@@ -114,7 +112,6 @@ class LiveChunks final : public FirstStores<RealPlatform> {
   // Makes the chunk with this byte of the pool live. Errors: pool_full, out_of_memory, io.
   Status make_live(std::uint64_t offset) noexcept;
   bool is_live(std::uint64_t offset) const noexcept { return is_ready(part_of(offset)); }
-  void refresh() noexcept;
   // Which a chunk that cannot be made live poisons. It must stay valid.
   void attach(RealPlatform& platform) noexcept;
   const std::byte* start() const noexcept { return start_; }  // kStart bytes

@@ -18,9 +18,6 @@ struct OpenRequest {
   bool logged = false;
   bool write_back_by_sync = false;  // page media: one sync instead of a write-back per line
   bool serve = true;                // false: nothing goes on in the background
-  // Another process is using the pool. What is seen of it belongs to no one moment, and its batches
-  // are its own.
-  bool observes = false;
   // Whether a map restarts at once: it settles what its results rest on (AfterKill). If all maps
   // do, the write-back after a kill goes on in the background. Null: no map does.
   bool (*at_once)(const layout::Root& root) = nullptr;
@@ -127,7 +124,7 @@ class Recovery : public BatchLog<P> {
             "the root directory is damaged, so a map may be missing; restore a copy");
       }
     }
-    if (header_.close_state == layout::CloseState::dirty && !request.observes) {
+    if (header_.close_state == layout::CloseState::dirty) {
       auto batch = this->committed_batch();
       if (!batch && !request.allow_damage) return std::move(batch.error());
       report.batch_damaged = !batch;

@@ -119,11 +119,17 @@ void FileStorage::take(FileStorage& other) noexcept {
 
 void FileStorage::close() noexcept {
   unmap();
+  // A child of fork that has the descriptor, too, must not keep a reader's lock.
+  if (access_ == Access::reader) unlock();
   if (fd_ >= 0) ::close(fd_);  // releases the lock
   fd_ = -1;
+  in_memory_ = false;
 }
 
-void FileStorage::abandon() noexcept { base_ = nullptr; }
+void FileStorage::abandon() noexcept {
+  base_ = nullptr;
+  if (access_ == Access::reader) access_ = Access::observer;  // the lock is the parent's
+}
 
 void FileStorage::refresh_size() noexcept {
   struct stat info{};
@@ -269,7 +275,7 @@ Status FileStorage::adopt(int fd, Access access) noexcept {
                               : "is not a regular file; name one");
   }
   size_ = static_cast<std::uint64_t>(info.st_size);
-  if (access == Access::owner) {
+  if (access != Access::observer) {
     if (Status s = lock(); !s.ok()) return s;
   }
   detect_medium();
@@ -280,19 +286,33 @@ Status FileStorage::adopt(int fd, Access access) noexcept {
 // last descriptor of this open.
 Status FileStorage::lock() noexcept {
   struct flock request{};
-  request.l_type = F_WRLCK;
+  request.l_type = access_ == Access::owner ? F_WRLCK : F_RDLCK;
   request.l_whence = SEEK_SET;
   if (fcntl(fd_, F_OFD_SETLK, &request) == 0) return {};
-  if (errno != EAGAIN && errno != EACCES) return system_error(StatusCode::io, "cannot lock");
-  return StatusCode::busy;
+  if (errno == EAGAIN || errno == EACCES) return StatusCode::busy;
+  // Where the file system has no locks, no process can become the owner.
+  return access_ == Access::owner ? system_error(StatusCode::io, "cannot lock") : Status();
 }
 
-std::int64_t FileStorage::lock_holder() const noexcept {
+void FileStorage::unlock() noexcept {
   struct flock request{};
-  request.l_type = F_WRLCK;
+  request.l_type = F_UNLCK;
+  request.l_whence = SEEK_SET;
+  if (fd_ >= 0) (void)fcntl(fd_, F_OFD_SETLK, &request);
+}
+
+// Pid of a holder that refuses this lock, or -1; 0 if there is none.
+std::int64_t FileStorage::in_the_way(short lock) const noexcept {
+  struct flock request{};
+  request.l_type = lock;
   request.l_whence = SEEK_SET;
   if (fcntl(fd_, F_OFD_GETLK, &request) != 0 || request.l_type == F_UNLCK) return 0;
   return request.l_pid > 0 ? request.l_pid : -1;
+}
+
+std::int64_t FileStorage::lock_holder() const noexcept { return in_the_way(F_RDLCK); }
+bool FileStorage::has_readers() const noexcept {
+  return in_the_way(F_WRLCK) != 0 && lock_holder() == 0;
 }
 
 bool FileStorage::backs(std::uint64_t bytes) const noexcept {
@@ -339,7 +359,16 @@ Status FileStorage::reserve(std::uint64_t offset, std::uint64_t n) noexcept {
   return space ? full("no space left") : system_error(StatusCode::io, "cannot reserve space");
 }
 
-Status FileStorage::map(std::uint64_t capacity) noexcept {
+Status FileStorage::map(std::uint64_t capacity) noexcept { return map_file(fd_, capacity); }
+
+Status FileStorage::map_memory(std::uint64_t capacity) noexcept {
+  in_memory_ = true;
+  set_size(0);
+  return map_file(-1, capacity);
+}
+
+// `fd`: -1 for memory.
+Status FileStorage::map_file(int fd, std::uint64_t capacity) noexcept {
   // A huge page is possible only where file offset and address agree modulo its size.
   const std::uint64_t padded = capacity + kHugePage;
   void* reserved =
@@ -355,16 +384,18 @@ Status FileStorage::map(std::uint64_t capacity) noexcept {
   if (begin + padded > aligned + capacity) {
     munmap(reinterpret_cast<void*>(aligned + capacity), begin + padded - aligned - capacity);
   }
-  const int sharing = access_ == Access::owner ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE;
+  const int sharing = access_ == Access::owner
+                          ? MAP_SHARED
+                          : MAP_PRIVATE | MAP_NORESERVE | (in_memory_ ? MAP_ANONYMOUS : 0);
   void* mapped = MAP_FAILED;
   if (access_ == Access::owner && medium_.medium >= Medium::cache_line &&
       medium_.medium != Medium::network) {
     mapped = mmap(reinterpret_cast<void*>(aligned), capacity, PROT_READ | PROT_WRITE,
-                  MAP_SHARED_VALIDATE | MAP_SYNC | MAP_FIXED, fd_, 0);
+                  MAP_SHARED_VALIDATE | MAP_SYNC | MAP_FIXED, fd, 0);
   }
   if (mapped == MAP_FAILED) {
     mapped = mmap(reinterpret_cast<void*>(aligned), capacity, PROT_READ | PROT_WRITE,
-                  sharing | MAP_FIXED, fd_, 0);
+                  sharing | MAP_FIXED, fd, 0);
   }
   if (mapped == MAP_FAILED) {
     munmap(reinterpret_cast<void*>(aligned), capacity);
@@ -533,9 +564,15 @@ bool FileStorage::take_back(std::uint64_t before, std::uint64_t end) noexcept {
 Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcept {
   const std::uint64_t end = offset + length;
   // The stores of others stay in their memory, where a page of the file has space.
-  if (access_ != Access::owner) return end <= size() ? Status() : Status(StatusCode::read_only);
-  if (beyond_limit(end)) return full("the file size limit (ulimit -f) is reached");
+  if (access_ != Access::owner && !in_memory_)
+    return end <= size() ? Status() : Status(StatusCode::read_only);
   LatchGuard guard(latch_);
+  if (in_memory_) {
+    if (end > capacity_) return StatusCode::pool_full;
+    set_size(std::max(size(), end));
+    return {};
+  }
+  if (beyond_limit(end)) return full("the file size limit (ulimit -f) is reached");
   const std::uint64_t before = size();
   if (!backs(before)) return shortened();
   if (watch_ != nullptr && end > before) {

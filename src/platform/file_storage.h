@@ -27,7 +27,8 @@ class FileStorage final : public Storage {
  public:
   enum class Access : std::uint8_t {
     owner,     // exclusive lock, shared mapping
-    observer,  // no lock, private mapping: nothing reaches the file
+    reader,    // shared lock, where there are locks; private mapping: nothing reaches the file
+    observer,  // as a reader, without the lock
   };
 
   FileStorage() = default;
@@ -66,8 +67,14 @@ class FileStorage final : public Storage {
   void watch_growth(GrowthWatch& watch) noexcept { watch_ = &watch; }
   // Maps `capacity` bytes of address space over the file.
   Status map(std::uint64_t capacity) noexcept;
+  // Of a reader or an observer: maps as much memory of this process instead, with zeros. The file
+  // stays open, and is not read by that. set_size() says how much of the memory is the pool.
+  Status map_memory(std::uint64_t capacity) noexcept;
+  void set_size(std::uint64_t bytes) noexcept { size_.store(bytes, std::memory_order_release); }
   // Ends the mapping; the file stays open and locked.
   void unmap() noexcept;
+  // Lets the lock go; the file stays open.
+  void unlock() noexcept;
   // Takes the file of another object, which has not mapped it, with its lock. This one has none.
   void take(FileStorage& other) noexcept;
   bool is_open() const noexcept { return fd_ >= 0; }
@@ -75,7 +82,7 @@ class FileStorage final : public Storage {
   // In a child of fork: forgets the mapping, which the child does not have, and leaves the lock
   // alone.
   void abandon() noexcept;
-  // Reads the file's size anew: an observer's owner may have grown it.
+  // Reads the file's size anew: its owner may have grown it.
   void refresh_size() noexcept;
 
   // --- a mapping that shows parts of another file (cut/live_chunks.h) ---
@@ -127,14 +134,16 @@ class FileStorage final : public Storage {
   // Device, inode, file system, boot, process and host, as of now. Fails with io instead of
   // returning a part of it, which would look like another place.
   Status identity(layout::Identity& out) const noexcept;
-  // Reads the start of the file without mapping it.
   // Whether the kernel could not write something back that was stored to the file: since it was
   // opened, or before, if no other open file was told. Then memory that shows the file may become
   // what it was before. Waits for nothing. One thread at a time.
   bool lost_writes() noexcept;
+  // Reads the start of the file without mapping it.
   std::int64_t read(void* buffer, std::size_t n, std::uint64_t offset) const noexcept;
-  // Pid of the lock's holder; 0 if there is none.
+  // Pid of the owner that has the lock, -1 if the system does not say which; 0 if there is none.
   std::int64_t lock_holder() const noexcept;
+  // Whether readers have the lock.
+  bool has_readers() const noexcept;
   // Brings [offset, offset+length) into the page tables: recovery then does not fault page by page.
   void populate(std::uint64_t offset, std::uint64_t length) noexcept;
 
@@ -144,6 +153,8 @@ class FileStorage final : public Storage {
   void remove_own(const char* path) const noexcept;  // only a name of the open file
   Status adopt(int fd, Access access) noexcept;
   Status lock() noexcept;
+  Status map_file(int fd, std::uint64_t capacity) noexcept;
+  std::int64_t in_the_way(short lock) const noexcept;
   void detect_medium() noexcept;
   void place_pages() noexcept;
   void make_huge(std::uint64_t from, std::uint64_t to) noexcept;
@@ -167,8 +178,9 @@ class FileStorage final : public Storage {
   const Log* log_ = &kSilent;
   bool huge_refused_ = false;  // and logged; under latch_
   bool interleaves_ = false;
-  bool synced_ = true;  // sync() syncs
-  bool lost_ = false;   // lost_writes()
+  bool synced_ = true;      // sync() syncs
+  bool lost_ = false;       // lost_writes()
+  bool in_memory_ = false;  // map_memory()
   GrowthWatch* watch_ = nullptr;
   std::uint32_t nodes_ = 1;  // over which the file is interleaved
 };

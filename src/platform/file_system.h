@@ -76,17 +76,17 @@ class FileSystem {
   // A descriptor of the content of a file, to map it for reading. The caller closes it.
   virtual Expected<int> descriptor(File file) noexcept = 0;
 
-  // --- names ---
+  // --- names: nothing to do where a process has the files alone ---
   // Keeps the folder open until this object ends, or until the next call with this path. `alone`:
   // and locks it. Four at most. Errors: busy (another process has it locked); untrusted (see
   // resemble()).
-  virtual Status hold(std::string_view path, bool alone) noexcept = 0;
+  virtual Status hold(std::string_view /*path*/, bool /*alone*/) noexcept { return {}; }
   // Of all folders, with their locks; also if a child of fork has them.
-  virtual void let_go() noexcept = 0;
+  virtual void let_go() noexcept {}
   // From here on new files and folders get the owner, the group and the permissions of this file,
   // as far as this process may give them. Those that exist are refused with `untrusted` if another
   // user could have put them there.
-  virtual void resemble(File file) noexcept = 0;
+  virtual void resemble(File /*file*/) noexcept {}
   // An existing file of the name `to` is replaced in one step.
   virtual Status rename(std::string_view from, std::string_view to) noexcept = 0;
   virtual Status remove(std::string_view path) noexcept = 0;

@@ -28,10 +28,6 @@ bool same(const std::uint8_t (&a)[N], const std::uint8_t (&b)[N]) noexcept {
   return std::memcmp(a, b, N) == 0;
 }
 
-bool in_this_boot(const layout::BaseMark& mark, const layout::Identity& here) noexcept {
-  return same(mark.live.boot_id, here.boot_id);
-}
-
 bool is_unknown(const std::uint8_t (&boot_id)[16]) noexcept {
   static constexpr std::uint8_t kUnknown[16] = {};
   return same(boot_id, kUnknown);
@@ -80,6 +76,10 @@ LogShape shape_for(std::uint64_t max_bytes, const BufferedOptions& options) noex
 }
 
 }  // namespace
+
+bool in_this_boot(const layout::BaseMark& mark, const layout::Identity& here) noexcept {
+  return same(mark.live.boot_id, here.boot_id);
+}
 
 // After a restart the number of the file system may be another one.
 bool of_this_file(const layout::BaseMark& mark, const layout::Identity& here) noexcept {
@@ -655,7 +655,7 @@ Status has_its_parts(const FileStorage& base, const char* path) noexcept {
                         "without the log and the live image that belong to it; mount its folder");
 }
 
-// --- observers -----------------------------------------------------------------------------------
+// --- readers -------------------------------------------------------------------------------------
 
 Status read_mark(const FileStorage& storage, layout::BaseMark& mark) noexcept {
   mark = {};
@@ -677,6 +677,15 @@ Status read_mark(const FileStorage& storage, layout::BaseMark& mark) noexcept {
   if (damaged && !read_header(pages.get(), storage.size(), header).ok()) return {};
   const bool buffered = damaged && (header.incompatible & layout::kBuffered) != 0;
   return damaged && !buffered ? Status() : std::move(s);
+}
+
+Status may_read_log(const layout::BaseMark& mark, const layout::Identity& identity) noexcept {
+  if (is_unknown(identity.boot_id) || is_unknown(mark.live.boot_id)) {
+    return Status::format(StatusCode::live_missing,
+                          "was left open, and the boot's id cannot be read, so a power failure "
+                          "cannot be ruled out");
+  }
+  return of_this_file(mark, identity) ? Status() : is_a_copy();
 }
 
 Status observe_live(FileStorage& storage, FileStorage& base, const layout::BaseMark& mark,

@@ -183,11 +183,15 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   int before_copy_ = 0;
 };
 
-// Of an observer of a base that is open: `storage` gets its live image, and `base` the base; once
-// it is mapped, LiveView shows both. Errors: live_missing, untrusted (only an open that writes can
-// restore it), and those of files.
+// Of a base that was left open in this boot, and of inspections: `storage` gets its live image, and
+// `base` the base; once it is mapped, LiveChunks shows both. Errors: live_missing, untrusted (a
+// copy, or a base of another boot), and those of files.
 Status observe_live(FileStorage& storage, FileStorage& base, const layout::BaseMark& mark,
                     std::string_view path, const layout::Identity& identity) noexcept;
+// A base whose content is that of the last cut in its log, of this boot or another one. Errors:
+// untrusted (a copy), live_missing (the boot is not known).
+Status may_read_log(const layout::BaseMark& mark, const layout::Identity& identity) noexcept;
+bool in_this_boot(const layout::BaseMark& mark, const layout::Identity& here) noexcept;
 // Whether the file is the one that the mark was written for.
 bool of_this_file(const layout::BaseMark& mark, const layout::Identity& here) noexcept;
 // For a pool that was left open: its log and its live image are beside its file. Errors:

@@ -1,4 +1,4 @@
-// The process that owns a pool, and the lock that says so.
+// The process that owns a pool, those that read its file, and the lock that says so.
 #pragma once
 
 #include <string_view>
@@ -12,5 +12,11 @@ namespace perdure {
 // kernel may free that later than the process has ended, so this waits up to five seconds for a
 // process that is gone.
 Status open_as_owner(FileStorage& storage, std::string_view path);
+
+// Opens an existing file and takes the lock of a reader: no process owns the pool until that goes.
+// If one owns it now: `busy`, too; unless the pool is open in durability `buffered`. Then there is
+// no lock, and `in_use` is true: its last cut can be copied (last_cut.h). While an owner opens or
+// closes such a pool, this waits up to five seconds.
+Status open_as_reader(FileStorage& storage, std::string_view path, bool& in_use);
 
 }  // namespace perdure

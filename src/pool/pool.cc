@@ -19,16 +19,10 @@ Pool& Pool::operator=(Pool&&) noexcept = default;
 Pool::~Pool() = default;
 
 Expected<Pool> Pool::open(std::string_view path, const PoolOptions& options) {
-  // The owner of a pool in use writes meanwhile, so inconsistent reads are retried.
-  constexpr int kAttempts = 5;
-  for (int attempt = 1;; ++attempt) {
-    std::unique_ptr<detail::PoolImpl> impl(new (std::nothrow) detail::PoolImpl);
-    if (impl == nullptr) return fail(StatusCode::out_of_memory);
-    Status s = impl->open(path, options);
-    if (attempt < kAttempts && impl->looks_torn(s)) continue;
-    if (!s.ok()) return fail(std::move(s));
-    return Pool(std::move(impl));
-  }
+  std::unique_ptr<detail::PoolImpl> impl(new (std::nothrow) detail::PoolImpl);
+  if (impl == nullptr) return fail(StatusCode::out_of_memory);
+  if (Status s = impl->open(path, options); !s.ok()) return fail(std::move(s));
+  return Pool(std::move(impl));
 }
 
 Expected<Pool> detail::PoolImpl::open_in(FileSystem& files, std::string_view path,

@@ -1,4 +1,5 @@
 // How a pool gets its file: path, durability, creation, opening, resize.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include "platform/mounts.h"
 #include "pool/buffered.h"
+#include "pool/last_cut.h"
 #include "pool/owner.h"
 #include "pool/pool_impl.h"
 
@@ -210,18 +212,30 @@ Status PoolImpl::begin_buffered(const PoolOptions& options, const layout::Header
   return s;
 }
 
-// A pool whose owner was killed, or has it open (for an observer), or that a power failure ended.
+// Of a pool that an owner has, or that a power failure has ended, the last cut is read: that is in
+// memory, so no lock is needed any more. A killed process has left image and base.
+Status PoolImpl::read_left(const layout::BaseMark& mark) {
+  char path[PATH_MAX];
+  if (::realpath(path_.c_str(), path) == nullptr) {
+    return Status::format(StatusCode::io, "cannot resolve its path: %s", std::strerror(errno));
+  }
+  if (Status s = may_read_log(mark, identity_); !s.ok()) return s;
+  if (!in_use_ && in_this_boot(mark, identity_)) {
+    return observe_live(storage_, base_, mark, path, identity_);
+  }
+  Status s = copy_last_cut(storage_, path, mark.live.max_bytes);
+  storage_.unlock();
+  return s;
+}
+
+// A pool whose owner was killed, or has it (for a reader), or that a power failure ended.
 Status PoolImpl::open_left(const PoolOptions& options, const layout::BaseMark& mark) {
   last_durability_ = Durability::buffered;
   logged_ = mark.live.unverified == 0;
   if (files_ == &real_files_) {
     if (Status s = has_its_parts(storage_, path_.c_str()); !s.ok()) return s;
   }
-  if (read_only_) {
-    char path[PATH_MAX];
-    if (::realpath(path_.c_str(), path) == nullptr) return StatusCode::io;
-    return observe_live(storage_, base_, mark, path, identity_);
-  }
+  if (read_only_) return read_left(mark);
   if (options.durability != Durability::automatic && options.durability != Durability::buffered) {
     return Status::format(StatusCode::invalid_argument,
                           "was left open in durability `buffered`; open and close it once without "
@@ -247,16 +261,21 @@ Status PoolImpl::read_start(std::byte* pages, std::uint64_t& n, std::uint64_t& s
     size = *bytes;
     return {};
   }
+  if (storage_.base() != nullptr) {  // copied into memory
+    size = storage_.size();
+    n = std::min<std::uint64_t>(size, layout::kDirectoryOffset);
+    std::memcpy(pages, storage_.base(), n);
+    return {};
+  }
   const std::int64_t got = storage_.read(pages, layout::kDirectoryOffset, 0);
   if (got < 0) return Status::format(StatusCode::io, "cannot read: %s", std::strerror(errno));
-  storage_.refresh_size();  // an observed pool may have grown since
+  storage_.refresh_size();  // it may have grown before the lock was there
   n = static_cast<std::uint64_t>(got);
   size = storage_.size();
   return {};
 }
 
 Status PoolImpl::open_existing(const PoolOptions& options, std::uint64_t capacity) {
-  observed_ = read_only_ && storage_.lock_holder() != 0;
   if (Status s = storage_.identity(identity_); !s.ok()) return s;
   layout::BaseMark mark{};
   if (files_ != &real_files_) {
@@ -292,23 +311,37 @@ Status PoolImpl::open_existing(const PoolOptions& options, std::uint64_t capacit
     if (reason != nullptr) return refuse_untrusted(reason);
     return begin_buffered(options, header, copy);
   }
-  if (Status s = storage_.map(std::max(header.max_bytes, capacity)); !s.ok()) return s;
+  if (storage_.base() == nullptr) {
+    if (Status s = storage_.map(std::max(header.max_bytes, capacity)); !s.ok()) return s;
+  }
   if (base_.is_open()) {
-    view_.emplace(storage_, base_);
-    if (Status s = view_->show(); !s.ok()) return s;
+    view_.emplace(storage_, ::fcntl(base_.descriptor(), F_DUPFD_CLOEXEC, 0));
+    if (Status s = view_->go_on(); !s.ok()) return s;
     if (options.handle_sigbus) {
-      (void)platform_.handle_lost_pages(view_->chunks().start(), LiveChunks::kStart);
+      (void)platform_.handle_lost_pages(view_->start(), LiveChunks::kStart);
     }
   }
   const bool durable = !read_only_ && durability_ == Durability::power;
   return durable ? storage_.sync_name() : Status();
 }
 
+// An owner may close the pool, or open it, while its last cut is copied.
+Status PoolImpl::open_reading(const PoolOptions& options) {
+  constexpr int kAttempts = 4;
+  for (int attempt = 1;; ++attempt) {
+    Status s = open_as_reader(storage_, path_.c_str(), in_use_);
+    if (!s.ok()) return s;
+    s = open_existing(options, 0);
+    if (s != StatusCode::busy || attempt == kAttempts) return s;
+    storage_.close();
+  }
+}
+
 Status PoolImpl::open_file(const PoolOptions& options, std::uint64_t capacity) {
   if (Status s = known(options.mode); !s.ok()) return s;
+  if (read_only_) return open_reading(options);
   if (options.mode != OpenMode::create_new) {
-    Status s = read_only_ ? storage_.open(path_.c_str(), FileStorage::Access::observer)
-                          : open_as_owner(storage_, path_.c_str());
+    Status s = open_as_owner(storage_, path_.c_str());
     if (s.ok()) return open_existing(options, capacity);
     if (s == StatusCode::busy) return s;
     if (s != StatusCode::not_found || options.mode != OpenMode::open_or_create) return s;
@@ -367,7 +400,6 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
                             .logged = logged_,
                             .write_back_by_sync = platform_.mode() == FlushMode::page,
                             .serve = !read_only_,
-                            .observes = observed_,
                             .at_once = read_only_ ? nullptr : &restarts_at_once,
                             .threads = threads_};
   Status s = open_pool(core_, request, report_, *this);
@@ -384,11 +416,6 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
     return platform_.lost() ? platform_.failure() : wrap(std::move(s));
   }
   if (buffered_) buffered_->start(options.background_threads != 0);
-  if (view_ && observed_ && options.background_threads != 0 && !view_->start()) {
-    log_.say(LogLevel::warning,
-             "the system refused the thread that looks for what changes; "
-             "run_background() does");
-  }
   open_ = true;
   recovery_ns_ = RealPlatform::now_ns() - begin;
   tell_opened();

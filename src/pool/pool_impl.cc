@@ -159,7 +159,7 @@ Status PoolImpl::recover(const OpenReport& report, bool& whole) {
     } else if (*recovered == Recovered::marking) {
       core_.sweep().add(*slots_[i].instance, slots_[i].root.name);
     }
-    // Damage stops an owner, whose stores could hide it. An observer can still read the other maps.
+    // Damage stops an owner, whose stores could hide it. A reader can still read the other maps.
     const StatusCode code = slots_[i].error.code();
     if (code == StatusCode::out_of_memory || (code == StatusCode::corruption && !read_only_)) {
       return slots_[i].error;
@@ -197,17 +197,6 @@ Expected<Recovered> PoolImpl::open_slot(std::uint32_t number, bool clean) {
   slot.instance = std::move(*instance);
   if (!damage.ok()) return fail(named(StatusCode::corruption, "is damaged; see the check"));
   return recovered;
-}
-
-bool PoolImpl::looks_torn(const Status& opened) const noexcept {
-  if (!observed_) return false;
-  // A live image may go, because its owner closes the pool.
-  const bool gone = opened == StatusCode::live_missing;
-  if (!opened.ok()) return gone || opened == StatusCode::corruption;
-  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
-    if (slots_[i].used && slots_[i].error == StatusCode::corruption) return true;
-  }
-  return false;
 }
 
 // PoolOptions::accept_untrusted: served only if a full check finds nothing.
@@ -515,7 +504,6 @@ Status PoolImpl::read_batch(FunctionRef<void()> reads) {
 Expected<bool> PoolImpl::run_background() {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   if (buffered_ && buffered_->run_due()) return true;
-  if (view_ && observed_) view_->refresh();  // its own recovery would be lost
   return core_.background().run_some();
 }
 
@@ -562,6 +550,7 @@ Status PoolImpl::close(const CloseOptions& options) {
       core_.abandon();
       platform_.leave_mapping();
       storage_.abandon();
+      base_.abandon();
       if (buffered_) buffered_->abandon();
       if (view_) view_->abandon();
       open_ = false;

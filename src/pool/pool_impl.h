@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "cut/live_view.h"
+#include "cut/live_chunks.h"
 #include "index/engine_table.h"
 #include "perdure/pool.h"
 #include "platform/file_storage.h"
@@ -36,9 +36,6 @@ class PoolImpl final : private PoolMaps {
   Status open(std::string_view path, const PoolOptions& options);
   // Pool::resize(). Instead of open(), and the only call.
   Status resize(std::string_view path, std::uint64_t max_size);
-  // Whether an open without the lock, of a pool in use, found the pool or a map of it damaged. The
-  // next attempt may find it whole.
-  bool looks_torn(const Status& opened) const noexcept;
   // Whether the pool is open, in the process that opened it, and not lost.
   Status usable() const;
   // How a map is opened. Decides the engine of a new map whose options name none.
@@ -102,6 +99,7 @@ class PoolImpl final : private PoolMaps {
   // Maps at least `capacity` bytes of an existing file.
   Status open_file(const PoolOptions& options, std::uint64_t capacity = 0);
   Status open_existing(const PoolOptions& options, std::uint64_t capacity);
+  Status open_reading(const PoolOptions& options);
   Status create_file(const PoolOptions& options);
   Status read_start(std::byte* pages, std::uint64_t& n, std::uint64_t& size);
   // --- durability `buffered` ---
@@ -110,6 +108,7 @@ class PoolImpl final : private PoolMaps {
   Status look_at_base(const PoolOptions& options);
   Status begin_buffered(const PoolOptions& options, const layout::Header& header, int copy);
   Status open_left(const PoolOptions& options, const layout::BaseMark& mark);
+  Status read_left(const layout::BaseMark& mark);
   Status attach_buffered(const PoolOptions& options);
   Status choose_durability(const PoolOptions& options, Durability last);
   // --- PoolMaps ---
@@ -160,7 +159,7 @@ class PoolImpl final : private PoolMaps {
   RealFileSystem real_files_;
   FileSystem* files_ = &real_files_;
   std::optional<Buffered> buffered_;
-  std::optional<LiveView> view_;  // of an observer of a `buffered` pool that is open
+  std::optional<LiveChunks> view_;  // of a reader of a `buffered` pool that was left open
   InterleavedDram interleaved_;
   Populate populate_{*this};
   PoolCore<RealPlatform> core_;  // its destruction ends all background work
@@ -188,7 +187,7 @@ class PoolImpl final : private PoolMaps {
   bool resizes_ = false;  // no map will be opened
   Status closed_;         // what close() has returned
   bool allow_damage_ = false;
-  bool observed_ = false;  // read-only, and another process has it
+  bool in_use_ = false;  // read-only, and an owner had it
 };
 
 // An engine's name for a message, NUL-terminated.

@@ -131,7 +131,7 @@ Expected<PoolInfo> PoolImpl::info() const {
   out.durability = durability_;
   out.clean = report_.was_clean;
   out.trusted = report_.trusted;
-  out.in_use = read_only_ ? observed_ : true;
+  out.in_use = !read_only_ || in_use_;
   out.maps = std::move(*maps);
   return out;
 }
@@ -355,7 +355,7 @@ Expected<PoolInfo> Pool::inspect(std::string_view path) {
     Status s = read_info(storage, path, left, out, torn);
     if (s.ok()) {
       out.medium = medium.medium;
-      // The log decides after a restart of the machine; only an open for writing reads it.
+      // The log decides after a restart of the machine; an open reads it.
       const bool from_log = live == StatusCode::untrusted && of_this_file(mark, identity);
       const bool unverified = mark.live.unverified != 0;
       out.trusted = out.trusted && (live.ok() || from_log) && !(left && unverified);

@@ -205,6 +205,42 @@ static void a_kill(void) {
   expect_one(path, "a", "5");
 }
 
+static perdure_pool* read_it(const char* file) {
+  perdure_pool_options options = PERDURE_POOL_OPTIONS_INIT;
+  perdure_pool* pool = NULL;
+  options.mode = PERDURE_OPEN_READ_ONLY;
+  OK(perdure_pool_open(file, &options, &pool));
+  return pool;
+}
+
+static void readers(void) {
+  const char* file = in_folder("read");
+  perdure_pool_options options = PERDURE_POOL_OPTIONS_INIT;
+  perdure_pool* owner = open_it(file, PERDURE_DURABILITY_BUFFERED);
+  perdure_pool* reader = NULL;
+  perdure_map* map = NULL;
+  put_one(owner, "a", "1");
+  OK(perdure_pool_sync(owner));
+  put_one(owner, "a", "2");
+  // The last cut of a pool in use; it stays what it was.
+  reader = read_it(file);
+  map = open_bytes(reader, NULL, PERDURE_ENGINE_DEFAULT);
+  CHECK(has_text(map, "a", "1"));
+  put_one(owner, "a", "3");
+  OK(perdure_pool_close(owner, 0));
+  CHECK(has_text(map, "a", "1"));
+  perdure_map_close(map);
+  OK(perdure_pool_close(reader, 0));
+  // Of a closed pool.
+  reader = read_it(file);
+  FAILS(PERDURE_BUSY, "being read by this process", perdure_pool_open(file, NULL, &owner));
+  OK(perdure_pool_close(reader, 0));
+  owner = open_it(file, PERDURE_DURABILITY_PROCESS);
+  options.mode = PERDURE_OPEN_READ_ONLY;
+  FAILS(PERDURE_BUSY, "this process", perdure_pool_open(file, &options, &reader));
+  OK(perdure_pool_close(owner, 0));
+}
+
 int main(void) {
   const char* build = getenv("PERDURE_BUILD_DIR");
   char command[300];
@@ -217,6 +253,7 @@ int main(void) {
   backups();
   other_durabilities();
   a_kill();
+  readers();
   snprintf(command, sizeof(command), "rm -r '%s'", folder);
   return system(command);
 }

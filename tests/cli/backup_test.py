@@ -58,6 +58,22 @@ class BackupTest(CliTest):
                       self.output("restore", self.backup, plain))
         self.assertEqual(self.json("info", plain)["durability"], "buffered")
 
+    def test_reading_commands_see_the_last_cut_of_a_pool_in_use(self):
+        self.create("--durability", "buffered", "--engine", "pskiplist")
+        with self.pool_in_use() as holder:
+            self.assertIn("--read-only", self.errors("get", self.pool, "held"))
+            self.wait_until_at_rest()
+            for command, found in ((["get", self.pool, "held"], b"value\n"),
+                                   (["scan", self.pool], b"held\tvalue\n"),
+                                   (["dump", self.pool], b"held\tvalue\n")):
+                self.assertEqual(self.output(*command, "--read-only"), found)
+            self.assertTrue(self.json("check", self.pool, "--deep", "--read-only")["ok"])
+            stats = self.json("stats", self.pool)
+            self.assertTrue(stats["in_use"])
+            self.assertIn("default", [map["name"] for map in stats["maps"]])
+            holder.stdin.close()
+            self.assertEqual(holder.wait(timeout=20), 0)
+
     def test_of_closed_pools(self):
         for number, durability in enumerate(("process", "buffered")):
             self.pool = os.path.join(self.disk, f"{durability}.perdure")

@@ -1,5 +1,5 @@
 // Parts of a `buffered` pool that are only in its base, and become live at their first store: with
-// threads that read and store, kills, power failures, observers, and without space for a chunk.
+// threads that read and store, kills, power failures, and without space for a chunk.
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "cut/live_view.h"
+#include "cut/live_chunks.h"
 #include "tests/support/buffered_files.h"
 
 namespace perdure::test {
@@ -413,82 +413,7 @@ TEST_F(Chunks, ARestoreWithoutSpaceChangesNothing) {
   EXPECT_EQ(wrong_after(pool, 0, kRecords, 1), "");
 }
 
-// --- readers in other processes, and files -------------------------------------------------------
-
-TEST_F(Chunks, AnObserverSeesChunksThatBecomeLive) {
-  PoolOptions rests = wide(3'600'000);
-  rests.background_threads = 0;
-  Pool pool = must(Pool::open(path(), rests));
-  for (const bool threaded : {false, true}) {
-    FileStorage image, base;
-    must(image.open(path("pool-live"), FileStorage::Access::observer));
-    must(base.open(path(), FileStorage::Access::observer));
-    must(image.map(64_MiB));
-    LiveView view(image, base);
-    must(view.show());
-    // Of the chunks that the head says to be live.
-    const auto shown = [&](bool live) {
-      const std::string content = read_bytes(path(live ? "pool-live" : "pool"));
-      layout::LiveHead head;
-      (void)image.read(&head, sizeof(head), layout::kMarkOffset);
-      std::uint64_t same = 0, all = 0;
-      for (std::uint64_t at = 0; at + head.chunk_bytes <= head.covered; at += head.chunk_bytes) {
-        const std::uint64_t chunk = at / head.chunk_bytes;
-        if (((head.live[chunk / 64] >> chunk % 64 & 1) != 0) != live) continue;
-        ++all;
-        same += std::memcmp(image.base() + at, content.data() + at, head.chunk_bytes) == 0 ? 1 : 0;
-      }
-      return all != 0 && same == all;
-    };
-    EXPECT_TRUE(shown(true));
-    EXPECT_TRUE(threaded || shown(false));
-    if (threaded) view.start();
-    update(pool, 0, threaded ? kRecords : 1, 1);
-    view.refresh();
-    for (int i = 0; threaded && i < 500 && !shown(true); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    EXPECT_TRUE(shown(true)) << threaded;
-    view.stop();
-  }
-}
-TEST_F(Chunks, AnotherProcessReadsAPoolInUse) {
-  PoolOptions rests = wide();  // no background work moves what is read
-  rests.background_threads = 0;
-  Pool pool = must(Pool::open(path(), rests));
-  update(pool, 0, 10, 1);
-  PoolOptions reads = as_it_was();
-  reads.mode = OpenMode::read_only;
-  {
-    Pool observer = must(Pool::open(path(), reads));
-    EXPECT_EQ(wrong(observer, 0, 10, 1), "");
-  }
-  for (const std::uint32_t threads : {0U, 1U}) {
-    reads.background_threads = threads;
-    Pool observer = must(Pool::open(path(), reads));
-    auto records = records_of(observer);
-    const std::uint64_t live = must(pool.stats()).live_bytes;
-    const std::uint64_t cold = kRecords / 2 + threads;
-    for (std::uint64_t i = cold; must(pool.stats()).live_bytes == live; i += 2) {
-      ASSERT_LT(i, kRecords);
-      update(pool, i, i + 1, 2);
-      (void)records.get(i);
-    }
-    update(pool, cold, cold + 1, 3);
-    bool seen = false;
-    const Engine engine = chosen_engine().engine;
-    // The others find keys by what they have read into DRAM.
-    const bool finds = engine == Engine::phast || engine == Engine::level;
-    const int tries = finds ? 500 : 5;
-    for (int i = 0; i < tries && !seen; ++i) {
-      if (threads == 0) (void)must(observer.run_background());
-      const auto got = records.get(cold);
-      seen = got && *got && **got == value_of(cold, 3);
-      if (!seen) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    EXPECT_TRUE(seen || !finds) << threads;
-  }
-}
+// --- files ---------------------------------------------------------------------------------------
 
 TEST_F(Chunks, ALiveImageIsNoPool) {
   in_killed_process([&](Pool& pool) { update(pool, 0, 10, 1); }, wide());

@@ -58,8 +58,7 @@ TEST(Busy, OpenedByAnotherProcessWhichIsNamed) {
   if (!second) {
     EXPECT_NE(second.error().message().find(std::to_string(owner)), Bytes::npos)
         << second.error().message();
-    EXPECT_NE(second.error().message().find("--read-only"), Bytes::npos)
-        << second.error().message();
+    EXPECT_NE(second.error().message().find("`buffered`"), Bytes::npos) << second.error().message();
   }
   // A pool in use can be inspected; the report names its owner.
   const PoolInfo info = must(Pool::inspect(path));
@@ -80,16 +79,6 @@ TEST(Busy, OpenedByAnotherProcessWhichIsNamed) {
 }
 
 // The lock of a dead owner is free.
-TEST(Busy, ALookSaysWhetherAProcessHasThePool) {
-  TempPath path;
-  PoolOptions look = small_pool();
-  look.mode = OpenMode::read_only;
-  Pool owner = open_pool(path, small_pool());
-  EXPECT_TRUE(must(open_pool(path, look).info()).in_use);
-  must(owner.close());
-  EXPECT_FALSE(must(open_pool(path, look).info()).in_use);
-}
-
 TEST(Busy, AKilledOwnerDoesNotKeepThePool) {
   TempPath path;
   const ChildEnd end = run_child([&] {
@@ -168,37 +157,6 @@ TEST(Fork, TheChildCannotHarmTheParentsPool) {
               kEntries + 500);
     expect_sound(again);
   }
-}
-
-// Read-only opens of a pool while its owner writes: reports, or an error that says so; never a
-// signal.
-TEST(Busy, ObserversOfAPoolThatIsWrittenTo) {
-  TempPath path;
-  Pool pool = open_pool(path, {.max_size = 64_MiB});
-  auto map = must(pool.map<std::uint64_t, Bytes>("m", {.phast = {.partition_bits = 2}}));
-  std::atomic<bool> stop{false};
-  std::thread writer([&] {
-    for (std::uint64_t i = 0; !stop; ++i) {
-      (void)map.put(mix(i % 20'000), std::string(i % 200, 'v'));
-      if (i % 3 == 0) (void)map.erase(mix(i % 7'000));
-    }
-  });
-  int seen = 0;
-  for (int i = 0; i < 40; ++i) {
-    auto look = Pool::open(path, {.mode = OpenMode::read_only});
-    if (!look) {
-      EXPECT_EQ(look.error().code(), StatusCode::corruption) << describe(look.error());
-      continue;
-    }
-    seen += must(look->stats()).maps.size() == 1 ? 1 : 0;
-  }
-  stop = true;
-  writer.join();
-  std::printf("%d of 40 looks saw the map\n", seen);
-  // Without writers every open succeeds.
-  Pool look = open_pool(path, {.mode = OpenMode::read_only});
-  EXPECT_EQ(must(look.stats()).maps.size(), 1U);
-  expect_sound(pool);
 }
 
 // ---- Arguments ----

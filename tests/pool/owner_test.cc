@@ -39,9 +39,9 @@ class Owner : public ::testing::Test {
     ::kill(owner, SIGKILL);
     return owner;
   }
-  void expect_opened_after_a_while() {
+  void expect_opened_after_a_while(OpenMode mode = OpenMode::existing) {
     const auto start = Clock::now();
-    auto pool = Pool::open(path_);
+    auto pool = Pool::open(path_, {.mode = mode});
     EXPECT_TRUE(pool.has_value()) << pool.error().message();
     EXPECT_GT(Clock::now() - start, kHeld / 10) << "nothing held the lock: the test is void";
   }
@@ -51,6 +51,11 @@ class Owner : public ::testing::Test {
 TEST_F(Owner, TheLockOfAKilledProcessIsWaitedFor) {
   wait_child(killed_owner());
   expect_opened_after_a_while();
+}
+
+TEST_F(Owner, AReaderWaitsForItToo) {
+  wait_child(killed_owner());
+  expect_opened_after_a_while(OpenMode::read_only);
 }
 
 TEST_F(Owner, ItsParentMayNotHaveBeenToldYet) {

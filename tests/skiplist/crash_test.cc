@@ -277,7 +277,7 @@ TYPED_TEST(SkiplistCrash, A8_NothingIsErasedByADamagedHeight) {
 }
 
 // Counts what is read; at one of these reads, and no other, a node is of another height, as in a
-// file that its owner changes under an observer.
+// file that another program changes under it.
 struct Reads {
   static inline std::uint64_t count = 0;
   static inline std::uint64_t at = 0;
