@@ -34,7 +34,7 @@ std::pair<std::uint64_t, std::uint64_t> parts_of(const std::string& value) {
 class Process {
  public:
   template <class F>
-  explicit Process(F&& body) {
+  explicit Process(const F& body) {
     EXPECT_EQ(::pipe(ready_.data()), 0);
     EXPECT_EQ(::pipe(end_.data()), 0);
     pid_ = start_child([&] {
@@ -343,6 +343,10 @@ TEST_F(Readers, AfterAPowerFailureTheLastCutIsSeen) {
     EXPECT_EQ(wrong_content(reader), "");
     expect_sound(reader);
     EXPECT_EQ(read_bytes(path()), before);
+    // What it has is a copy, so it is in no owner's way.
+    in_killed_process([](Pool& pool) { must(pool.drop("numbers")); }, as_it_was());
+    EXPECT_EQ(wrong_content(reader), "");
+    machine_restarts();
   }
   // The log says what is wrong with it.
   fs::remove_all(path("pool-log"));

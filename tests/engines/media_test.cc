@@ -719,6 +719,11 @@ TEST_F(File, ALockThatIsHeldNamesItsOwner) {
     const Failing failing(Fault::lock, 1, true);
     EXPECT_EQ(storage.lock_holder(), 0);
   }
+  storage.close();
+  {  // where there are no locks, no process can own the file
+    const Failing failing(Fault::lock, 1, true);
+    EXPECT_TRUE(storage.open(path_, FileStorage::Access::reader).ok());
+  }
 }
 
 }  // namespace
