@@ -57,10 +57,11 @@ bool in_time_namespace() noexcept {
   return shifted;
 }
 
-std::uint64_t mount_of_folder(const RealFileSystem::Place& in_folder) noexcept {
+std::uint64_t mount_of_folder(std::string_view folder) noexcept {
+  PathText path;
   struct statx info{};
-  if (in_folder.folder < 0) return 0;
-  const int done = ::statx(in_folder.folder, "", AT_EMPTY_PATH, STATX_MNT_ID_UNIQUE, &info);
+  if (!path.assign(folder.empty() ? "/" : folder)) return 0;
+  const int done = ::statx(AT_FDCWD, path.c_str(), 0, STATX_MNT_ID_UNIQUE, &info);
   return done == 0 && (info.stx_mask & STATX_MNT_ID_UNIQUE) != 0 ? info.stx_mnt_id : 0;
 }
 

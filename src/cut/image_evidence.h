@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "platform/file_system.h"
 
@@ -25,7 +26,7 @@ Boot compare_boots(std::uint64_t clocks, std::uint64_t now, bool in_time_namespa
 bool in_time_namespace() noexcept;
 
 // The id of the mount of a folder, which no other mount of this boot gets; 0: the system has none.
-std::uint64_t mount_of_folder(const RealFileSystem::Place& in_folder) noexcept;
+std::uint64_t mount_of_folder(std::string_view folder) noexcept;
 // Whether the kernel has the first page of the file in memory. Asks before anything is read.
 bool is_in_memory(const RealFileSystem::Place& file) noexcept;
 

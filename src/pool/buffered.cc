@@ -75,6 +75,21 @@ LogShape shape_for(std::uint64_t max_bytes, const BufferedOptions& options) noex
   return shape;
 }
 
+bool is_dirty_file_in_memory(const RealFileSystem& files, std::string_view image) noexcept {
+  PathText dirty;
+  RealFileSystem::Place at;
+  return dirty.assign(image, "-dirty") && files.find(dirty.c_str(), at).ok() && is_in_memory(at);
+}
+
+// Whether the kernel has had the image in memory since a process of this boot had it open, as far
+// as the mount tells.
+bool stayed_mounted(const RealFileSystem& files, const layout::BaseMark& mark,
+                    std::string_view image) noexcept {
+  const std::uint64_t before = mark.live.mount_id;
+  const std::uint64_t now = mount_of_folder(image.substr(0, image.rfind('/')));
+  return now == before || now == 0 || before == 0 || is_dirty_file_in_memory(files, image);
+}
+
 }  // namespace
 
 bool in_this_boot(const layout::BaseMark& mark, const layout::Identity& here) noexcept {
@@ -147,9 +162,9 @@ Status Buffered::image_path(const layout::BaseMark& mark, PathText& path) noexce
 // Of the folder in which an image of this mark lies.
 std::uint64_t Buffered::mount_of(const layout::BaseMark& mark) noexcept {
   PathText path;
-  RealFileSystem::Place at;
-  const bool found = image_path(mark, path).ok() && real_files_.find(path.c_str(), at).ok();
-  return found ? mount_of_folder(at) : 0;
+  if (!image_path(mark, path).ok()) return 0;
+  const std::string_view text(path.c_str());
+  return mount_of_folder(text.substr(0, text.rfind('/')));
 }
 
 Status Buffered::look(std::string_view path, const BufferedOptions& options) noexcept {
@@ -437,17 +452,11 @@ Boot Buffered::compare(const layout::LiveHead& head) const noexcept {
 // far as can be told without its content (image_evidence.h). `why`: why not.
 bool Buffered::is_of_this_boot(const Opening& opening, std::string_view path,
                                const layout::LiveHead& head, const char*& why) noexcept {
-  PathText dirty;
-  RealFileSystem::Place at;
-  const bool resident =
-      dirty.assign(path, "-dirty") && real_files_.find(dirty.c_str(), at).ok() && is_in_memory(at);
   if (in_this_boot(mark(), opening.identity)) {
-    const std::uint64_t mount = mount_of(mark());
-    const std::uint64_t before = mark().live.mount_id;
     why = "its file system was mounted anew, so the disk may lack a part of it";
-    return mount == before || mount == 0 || before == 0 || resident;
+    return stayed_mounted(real_files_, mark(), path);
   }
-  return compare(head) == Boot::same && resident;
+  return compare(head) == Boot::same && is_dirty_file_in_memory(real_files_, path);
 }
 
 // Goes on with the image of a killed process, if there is one that can be trusted. Errors:
@@ -700,6 +709,14 @@ Status observe_live(FileStorage& storage, FileStorage& base, const layout::BaseM
   if (Status s = LiveImage::path_of(mark, path, live); !s.ok()) return s;
   layout::LiveHead head;
   Status s = LiveImage::read_head(RealFileSystem(), live.c_str(), head, storage.owner());
+  constexpr std::uint64_t kFailed = layout::kLost | layout::kDoubtful;
+  const bool doubtful = s.ok() && ((head.flags & kFailed) != 0 ||
+                                   !stayed_mounted(RealFileSystem(), mark, live.c_str()));
+  if (doubtful) {
+    return Status::format(StatusCode::live_missing,
+                          "the disk may lack a part of its live image %s; open it for writing",
+                          live.c_str());
+  }
   if (s.ok() && !LiveImage::fits(head, mark)) {
     // The owner may have folded its log since the mark was read.
     layout::BaseMark now{};
