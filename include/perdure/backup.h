@@ -64,8 +64,8 @@ struct RestoreOptions {
 // nothing of the pool, and needs no write permission. Memory: 1 MiB, and 70 bytes for each part of
 // the log.
 // Errors: those of Pool::backup(); not_found; unsupported (another process has the pool open in
-// another durability); invalid_argument (a pool of another durability was not closed: open and
-// close it); untrusted; corruption; unsupported_format.
+// another durability); invalid_argument (also: a pool of another durability was not closed: open
+// and close it); untrusted; corruption; unsupported_format.
 Expected<BackupInfo> back_up(std::string_view path, std::string_view folder,
                              const BackupOptions& options = {});
 
@@ -81,8 +81,9 @@ Expected<BackupInfo> inspect_backup(std::string_view folder);
 // which the next restore removes if this one is interrupted.
 // O(bytes of the pool and of its log).
 // Errors: exists; not_found (no backup); invalid_argument (it has no such epoch; its clock was set
-// back, so that the time names two epochs; a time after the backup); corruption (it is damaged);
-// busy; pool_full (no space), unsupported_format, io, out_of_memory.
+// back, so that the time names two epochs; a time after the backup; a part of a pool or of a backup
+// lies, or will lie, at `path`); corruption (it is damaged); busy; pool_full (no space),
+// unsupported_format, io, out_of_memory.
 Expected<BackupEpoch> restore(std::string_view folder, std::string_view path,
                               const RestoreOptions& options = {});
 

@@ -130,16 +130,17 @@ typedef struct perdure_backup_info {
 // verified, and the result is durable. `info`, whose struct_size must be set, may be NULL.
 // O(bytes of the pool, or of what is new).
 // Errors: UNSUPPORTED (another durability: close the pool and call perdure_back_up()); EXISTS (the
-// folder has something else, or a backup that cannot be continued); BUSY; CORRUPTION (of the backup
-// in the folder); POOL_FULL (no space); IO.
+// folder has something else, or a backup that cannot be continued); INVALID_ARGUMENT (the folder is
+// a pool, or a part of one, or has a link to one); BUSY; CORRUPTION (of the backup in the folder);
+// POOL_FULL (no space); IO.
 PERDURE_API perdure_status perdure_pool_backup(perdure_pool* pool, const char* folder,
                                                const perdure_backup_options* options,
                                                perdure_backup_info* info);
 // The same of a file that this process has not opened: a `buffered` pool that another process has
 // open or has left open, or a closed pool of any durability. What was acknowledged after the last
 // durable cut is not in it.
-// Errors: as above; NOT_FOUND; INVALID_ARGUMENT (a pool of another durability was not closed);
-// UNTRUSTED; UNSUPPORTED_FORMAT.
+// Errors: as above; NOT_FOUND; INVALID_ARGUMENT (also: a pool of another durability was not
+// closed); UNTRUSTED; UNSUPPORTED_FORMAT.
 PERDURE_API perdure_status perdure_back_up(const char* path, const char* folder,
                                            const perdure_backup_options* options,
                                            perdure_backup_info* info);
@@ -166,7 +167,8 @@ typedef struct perdure_restore_options {
 // exist, and no log or live image of a pool of that name either. Every byte is verified, and the
 // pool is checked in depth, before it gets its name. O(bytes of the pool and its log).
 // Errors: EXISTS; NOT_FOUND (no backup); INVALID_ARGUMENT (no such epoch; a time that names two
-// epochs, or lies after the backup); CORRUPTION; BUSY; POOL_FULL (no space); UNSUPPORTED_FORMAT;
+// epochs, or lies after the backup; a part of a pool or of a backup lies, or will lie, at `path`);
+// CORRUPTION; BUSY; POOL_FULL (no space); UNSUPPORTED_FORMAT;
 // IO.
 PERDURE_API perdure_status perdure_restore(const char* folder, const char* path,
                                            const perdure_restore_options* options, uint64_t* epoch);

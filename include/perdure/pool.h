@@ -213,7 +213,8 @@ class Pool {
   // the backup fails, and the pool goes on. Memory: 1 MiB, and 70 bytes for each part of the log.
   // O(bytes of the pool, or of what is new).
   // Errors: unsupported (another durability); exists (the folder has something else, or a backup
-  // that cannot be continued; the message says why: name another folder); busy (another backup uses
+  // that cannot be continued; the message says why: name another folder); invalid_argument (the
+  // folder is a pool, or a part of one, or has a link to one); busy (another backup uses
   // the folder, or the log was used again several times because the disk was full); corruption (of
   // the backup in the folder); pool_full (no space for the backup); io; those of wait_durable().
   Expected<BackupInfo> backup(std::string_view folder, const BackupOptions& options = {});

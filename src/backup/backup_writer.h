@@ -95,6 +95,7 @@ class BackupWriter {
 
   Status look() noexcept;
   Status begin_folder() noexcept;
+  Status open_new_head(OpenFile& file) noexcept;
   Status clear() noexcept;
   Status try_once() noexcept;
   Status read_mark(layout::BaseMark& mark) noexcept;
@@ -180,11 +181,8 @@ Status BackupWriter<P>::look() noexcept {
 template <class P>
 Status BackupWriter<P>::begin_folder() noexcept {
   if (Status made = to_.make(); !made.ok()) return made;
-  PathText path;
-  if (Status s = to_.path_of(layout::kBackupNewHead, path); !s.ok()) return s;
   OpenFile marker(files_);
-  Status s = marker.open(path.c_str(), FileSystem::Open::fresh);
-  if (s == StatusCode::exists) s = marker.open(path.c_str(), FileSystem::Open::existing);
+  Status s = open_new_head(marker);
   if (!s.ok()) return s;
   layout::BackupHead head{};
   head.magic = layout::kBackupMagic;
@@ -196,6 +194,24 @@ Status BackupWriter<P>::begin_folder() noexcept {
     if (s.ok()) s = files_.sync_folder(to_.folder());
   }
   return s.ok() ? clear() : std::move(s);
+}
+
+// Makes the file, or opens what an attempt before this one has left, which may be torn: its first
+// sector has no content, or that of a head. Anything else is not overwritten.
+template <class P>
+Status BackupWriter<P>::open_new_head(OpenFile& file) noexcept {
+  PathText path;
+  Status s = to_.path_of(layout::kBackupNewHead, path);
+  if (s.ok()) s = file.open(path.c_str(), FileSystem::Open::fresh);
+  if (s != StatusCode::exists) return s;
+  s = file.open(path.c_str(), FileSystem::Open::existing);
+  if (!s.ok()) return s;
+  std::uint64_t magic = 0;
+  auto got = files_.read(*file, &magic, sizeof(magic), 0);
+  if (!got) return std::move(got.error());
+  return magic == 0 || magic == layout::kBackupMagic
+             ? Status()
+             : occupied("has another file that is called backup-new");
 }
 
 // Removes what an attempt before this one has left.
@@ -281,8 +297,7 @@ Status BackupWriter<P>::write_head(layout::BackupKind kind, std::uint64_t unix_n
   if (s.ok()) s = to_.path_of(layout::kBackupHead, named);
   if (!s.ok()) return s;
   OpenFile file(files_);
-  s = file.open(path.c_str(), FileSystem::Open::existing);
-  if (s == StatusCode::not_found) s = file.open(path.c_str(), FileSystem::Open::fresh);
+  s = open_new_head(file);
   if (s.ok() && !sums_.empty())
     s = files_.write(*file, sums_.begin(), sums_.size() * sizeof(std::uint32_t), sizeof(head_));
   if (s.ok()) s = files_.write(*file, &head_, sizeof(head_), 0);

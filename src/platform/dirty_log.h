@@ -53,8 +53,9 @@ namespace perdure {
 template <class P>
 class DirtyLog {
  public:
-  static constexpr std::uint64_t kRing = 32'768;  // words: 256 KiB
-  static constexpr std::uint64_t kLeast = 512;    // lines that take() needs room for
+  static constexpr std::uint64_t kMagic = 0x31474F4C59545244;  // "DRTYLOG1"
+  static constexpr std::uint64_t kRing = 32'768;               // words: 256 KiB
+  static constexpr std::uint64_t kLeast = 512;                 // lines that take() needs room for
 
   // For the lines of a pool of at most `pool_bytes`. The storage must have a capacity of
   // bytes_for(pool_bytes), read as zero where it is new, and stay valid.
@@ -69,6 +70,10 @@ class DirtyLog {
   // --- before threads use it ---
   // Makes an empty log. Errors: pool_full.
   Status create() noexcept;
+  // Whether a file that begins with these words may be a log, perhaps a damaged one.
+  static bool begins_log(const std::uint64_t (&words)[3]) noexcept {
+    return words[0] == kMagic && words[2] == kRing;
+  }
   // Opens the log that a process has left. Every line in it becomes dirty.
   // Errors: corruption: it is no log, or damaged, or of a pool of another size.
   Status inherit() noexcept;
@@ -117,8 +122,7 @@ class DirtyLog {
   void again() noexcept;
 
  private:
-  static constexpr std::uint64_t kMagic = 0x31474F4C59545244;  // "DRTYLOG1"
-  static constexpr std::uint64_t kGroup = 8;                   // words under a bit: a line of them
+  static constexpr std::uint64_t kGroup = 8;  // words under a bit: a line of them
   static constexpr std::uint64_t bit(std::uint64_t n) noexcept {
     return std::uint64_t{1} << n % 64;
   }

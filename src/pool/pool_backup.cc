@@ -17,6 +17,7 @@
 #include "backup/backup_reader.h"
 #include "format/header.h"
 #include "platform/descriptors.h"
+#include "pool/output_check.h"
 #include "pool/pool_impl.h"
 
 namespace perdure {
@@ -95,6 +96,31 @@ Expected<BackupInfo> to_public(const layout::BackupHead& head) {
   return out;
 }
 
+bool same_file(std::string_view left, std::string_view right) noexcept {
+  PathText path[2];
+  struct stat info[2] = {};
+  return path[0].assign(left) && path[1].assign(right) && ::stat(path[0].c_str(), &info[0]) == 0 &&
+         ::stat(path[1].c_str(), &info[1]) == 0 && info[0].st_dev == info[1].st_dev &&
+         info[0].st_ino == info[1].st_ino;
+}
+
+// A backup may remove what it finds in its folder: that must not be the pool, nor its log.
+Status refuse_parts_of(const BackupSource& source, const BackupFiles& to) noexcept {
+  if (Status s = check_output(to.folder()); !s.ok()) return s;
+  PathText base, log;
+  Status s = to.path_of(layout::kBackupBase, base);
+  if (s.ok()) s = to.path_of(layout::kBackupLog, log);
+  if (!s.ok()) return s;
+  struct stat info{};
+  const bool link = ::lstat(log.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
+  if (!link && !same_file(to.folder(), source.log) && !same_file(log.c_str(), source.log) &&
+      !same_file(base.c_str(), source.base))
+    return {};
+  return Status::format(StatusCode::invalid_argument,
+                        "%.*s: has a part of the pool, or a link to one; choose another path",
+                        length(to.folder()), to.folder().data());
+}
+
 Expected<BackupInfo> write_backup(const BackupSource& source, std::string_view folder,
                                   const BackupOptions& options) {
   RealFileSystem files;
@@ -103,7 +129,8 @@ Expected<BackupInfo> write_backup(const BackupSource& source, std::string_view f
   BackupFiles to(files, name.c_str());
   FolderLock lock;
   resemble(files, source.base);
-  Status s = to.make();
+  Status s = refuse_parts_of(source, to);
+  if (s.ok()) s = to.make();
   if (s.ok()) s = lock.take(name.c_str(), LOCK_EX);
   if (!s.ok()) return fail(std::move(s));
   const auto progress = [&](std::uint64_t done, std::uint64_t total) {
@@ -205,7 +232,6 @@ Expected<BackupInfo> inspect_backup(std::string_view folder) {
 
 namespace {
 
-constexpr const char* kParts[] = {"-log", "-live", "-live-dirty"};
 constexpr std::string_view kRestoring = ".restoring-";  // and 16 digits
 
 // The file that becomes the pool, with what an open of it makes beside it. Its name is used once,
@@ -220,7 +246,8 @@ class Restoring {
     if (made_) remove(name_.c_str());
   }
 
-  // Errors: exists (the name, or a part of another pool of that name), and those of files.
+  // Errors: exists (the name, or a part of another pool of that name), invalid_argument (a part of
+  // a pool or of a backup has that name), and those of files.
   Status make() noexcept;
   FileSystem::File file() const noexcept { return *file_; }
   // Opens and closes it, so that it is trusted.
@@ -249,7 +276,7 @@ class Restoring {
 Status Restoring::refuse_parts() noexcept {
   struct stat info{};
   PathText part;
-  for (const char* suffix : {"", kParts[0], kParts[1], kParts[2]}) {
+  for (const char* suffix : {"", kPoolParts[0], kPoolParts[1], kPoolParts[2]}) {
     if (!part.assign(path_, suffix)) {
       return Status::format(StatusCode::invalid_argument,
                             "%.*s..: the path is too long, or has a NUL",
@@ -263,7 +290,7 @@ Status Restoring::refuse_parts() noexcept {
                                 "%s: is of another pool of that name; move it away first",
                                 part.c_str());
   }
-  return {};
+  return check_place(path_);
 }
 
 // Whether this call has locked the file, which still has that name.
@@ -309,7 +336,7 @@ Status Restoring::make() noexcept {
     const SegmentName digits = segment_name(RealPlatform::random() % (kMostNumber - 1) + 1);
     PathText base, longest;
     if (!base.assign(path_, kRestoring) || !name_.assign(base.c_str(), digits) ||
-        !longest.assign(name_.c_str(), kParts[2])) {
+        !longest.assign(name_.c_str(), kPoolParts[2])) {
       return Status::format(StatusCode::invalid_argument, "%.*s: the path is too long",
                             length(path_), path_.data());
     }
@@ -325,7 +352,7 @@ Status Restoring::make() noexcept {
 void Restoring::remove(std::string_view name) noexcept {
   (void)files_.remove(name);
   PathText log, part;
-  if (!log.assign(name, kParts[0])) return;
+  if (!log.assign(name, kPoolParts[0])) return;
   Array<std::uint64_t> numbers;
   (void)list_segments(files_, log.c_str(), numbers);
   for (const std::uint64_t number : numbers) {
@@ -333,7 +360,7 @@ void Restoring::remove(std::string_view name) noexcept {
   }
   if (path_in(log.c_str(), kUnnamedSegment, part).ok()) (void)files_.remove(part.c_str());
   (void)files_.remove_folder(log.c_str());
-  for (const char* suffix : {kParts[1], kParts[2]}) {
+  for (const char* suffix : {kPoolParts[1], kPoolParts[2]}) {
     if (part.assign(name, suffix)) (void)files_.remove(part.c_str());
   }
 }

@@ -283,6 +283,68 @@ TEST_F(Backups, ReplaceNothing) {
   EXPECT_EQ(not_restored("third"), StatusCode::ok) << message_;
 }
 
+TEST_F(Backups, GoIntoNoPartOfAPool) {
+  {
+    Pool pool = must(Pool::open(path(), buffered()));
+    fill_pool(pool);
+    must(pool.sync());
+    fs::create_directory_symlink(fs::absolute(folder_), path("alias"));
+    const std::string log = path("pool-log/") + "0000000000000001";
+    for (const std::string& to : {path(), path("pool-live"), path("pool-live-dirty"),
+                                  path("pool-log"), path("alias/pool-log/"), log}) {
+      EXPECT_EQ(refuses(pool.backup(to)), StatusCode::invalid_argument) << to;
+      EXPECT_EQ(refuses(back_up(path(), to)), StatusCode::invalid_argument) << to;
+      EXPECT_NE(message_.find("; choose another path"), std::string::npos) << message_;
+    }
+    must(pool.backup(dir()));
+    EXPECT_EQ(not_restored("backups/log/new"), StatusCode::invalid_argument);
+    EXPECT_EQ(not_restored("backups/backup-new"), StatusCode::invalid_argument);
+  }
+  // A closed pool has its parts again at the next open.
+  for (const char* part : {"pool-log", "pool-live", "pool-live-dirty"}) {
+    EXPECT_EQ(refuses(back_up(path(), path(part))), StatusCode::invalid_argument) << part;
+    EXPECT_EQ(not_restored(part), StatusCode::invalid_argument) << part;
+    EXPECT_FALSE(exists(part));
+  }
+  EXPECT_EQ(not_restored("pool-lively"), StatusCode::ok) << message_;
+  Pool pool = must(Pool::open(path(), as_it_was()));
+  EXPECT_EQ(wrong_content(pool), "");
+}
+
+TEST_F(Backups, OverwriteNothingThatHasTheNameOfTheirHead) {
+  {
+    Pool pool = must(Pool::open(path(), buffered()));
+    fill_pool(pool);
+  }
+  fs::create_directory(dir());
+  fs::rename(path(), path("backups/backup-new"));
+  fs::copy_file(path("backups/backup-new"), path());
+  const std::string before = read_bytes(path());
+  EXPECT_EQ(refuses(back_up(path("backups/backup-new"), dir())), StatusCode::exists) << message_;
+  EXPECT_NE(message_.find("name another folder"), std::string::npos) << message_;
+  EXPECT_EQ(read_bytes(path("backups/backup-new")), before);
+}
+
+// A backup removes what an attempt before it has left: not what a link leads to, nor the pool.
+TEST_F(Backups, RemoveNoPartOfThePoolFromAnUnfinishedOne) {
+  Pool pool = must(Pool::open(path(), buffered()));
+  fill_pool(pool);
+  must(pool.backup(dir()));
+  fs::rename(path("backups/backup"), path("backups/backup-new"));
+  fs::remove_all(path("backups/log"));
+  fs::create_directory_symlink(fs::absolute(path("pool-log")), path("backups/log"));
+  EXPECT_EQ(refuses(pool.backup(dir())), StatusCode::invalid_argument) << message_;
+  EXPECT_FALSE(fs::is_empty(path("pool-log")));
+  fs::remove(path("backups/log"));
+  must(pool.close());
+  const std::string before = read_bytes(path());
+  fs::rename(path(), path("backups/base"));
+  EXPECT_EQ(refuses(back_up(path("backups/base"), dir())), StatusCode::invalid_argument);
+  EXPECT_EQ(read_bytes(path("backups/base")), before);
+  fs::rename(path("backups/base"), path());
+  must(back_up(path(), dir()));
+}
+
 TEST_F(Backups, OfAPoolThatIsOpenedMeanwhile) {
   PoolOptions options = buffered();
   options.durability = Durability::process;

@@ -1,0 +1,177 @@
+#include "pool/output_check.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include "backup/backup_format.h"
+#include "cut/segment_names.h"
+#include "format/layout.h"
+#include "platform/dirty_log.h"
+#include "platform/real_platform.h"
+
+namespace perdure {
+
+namespace {
+
+constexpr const char* kPool = "a pool";
+constexpr const char* kBackup = "the head of a backup";
+
+int length(std::string_view text) noexcept { return static_cast<int>(text.size()); }
+
+class Beginning {
+ public:
+  explicit Beginning(int file) noexcept {
+    for (std::size_t done = 0; done < sizeof(bytes_);) {
+      const ssize_t got =
+          ::pread(file, bytes_ + done, sizeof(bytes_) - done, static_cast<off_t>(done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) break;
+      done += static_cast<std::size_t>(got);
+    }
+  }
+  template <class T>
+  T at(std::size_t offset) const noexcept {
+    T value;
+    std::memcpy(&value, bytes_ + offset, sizeof(value));
+    return value;
+  }
+
+ private:
+  std::byte bytes_[2 * layout::kHeaderBytes] = {};
+};
+
+// A text can begin with a magic number, so a second field must fit. No checksum: a damaged file is
+// not to be replaced, either.
+const char* kind_of(const Beginning& file) noexcept {
+  if (file.at<std::uint64_t>(layout::kMarkOffset) == layout::kLiveMagic)
+    return "the live image of a pool";
+  for (const std::size_t copy : {std::size_t{0}, layout::kHeaderBytes}) {
+    if (file.at<std::uint64_t>(copy) == layout::kMagic &&
+        file.at<std::uint32_t>(copy + offsetof(layout::Header, endian_tag)) == layout::kEndianTag)
+      return kPool;
+  }
+  const auto segment = file.at<layout::SegmentHead>(0);
+  if (segment.magic == layout::kSegmentMagic && segment.number < kMostNumber)
+    return "a segment of a log";
+  const std::uint64_t words[3] = {file.at<std::uint64_t>(0), file.at<std::uint64_t>(8),
+                                  file.at<std::uint64_t>(16)};
+  if (DirtyLog<RealPlatform>::begins_log(words)) return "the log of dirty lines of a pool";
+  const auto head = file.at<layout::BackupHead>(0);
+  constexpr std::uint32_t kMostVersion = 1 << 16;
+  return head.magic == layout::kBackupMagic && head.version < kMostVersion ? kBackup : nullptr;
+}
+
+class ReadOnly {
+ public:
+  explicit ReadOnly(const char* path) noexcept
+      // O_NONBLOCK: a FIFO must not make it wait.
+      : file_(::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
+  ReadOnly(const ReadOnly&) = delete;
+  ReadOnly& operator=(const ReadOnly&) = delete;
+  ~ReadOnly() {
+    if (file_ >= 0) ::close(file_);
+  }
+  int operator*() const noexcept { return file_; }
+
+ private:
+  int file_;
+};
+
+bool is(const char* kind, std::string_view folder, std::string_view name = {}) noexcept {
+  PathText path;
+  return path.assign(folder, name) && own_kind(*ReadOnly(path.c_str())) == kind;
+}
+
+bool is_backup(std::string_view folder) noexcept {
+  PathText path;
+  for (const char* head : {layout::kBackupHead, layout::kBackupNewHead}) {
+    if (path_in(folder, head, path).ok() && is(kBackup, path.c_str())) return true;
+  }
+  return false;
+}
+
+// The path without links, also of a file that is not there. Returns false without its folder.
+bool resolve(const char* path, char (&out)[PATH_MAX]) noexcept {
+  if (::realpath(path, out) != nullptr) return true;
+  const std::string_view given(path);
+  const std::size_t slash = given.rfind('/');
+  PathText folder;
+  const std::string_view parent =
+      slash == std::string_view::npos ? "." : given.substr(0, slash + 1);
+  if (!folder.assign(parent) || ::realpath(folder.c_str(), out) == nullptr) return false;
+  const std::string_view name = given.substr(slash + 1);
+  std::size_t end = std::strlen(out);
+  if (end + 1 + name.size() >= PATH_MAX) return false;
+  if (out[end - 1] != '/') out[end++] = '/';
+  end += name.copy(out + end, name.size());
+  out[end] = '\0';
+  return true;
+}
+
+Status refuse(std::string_view path, const char* what, std::string_view whose = "") noexcept {
+  return Status::format(StatusCode::invalid_argument, "%.*s: is %s%.*s; choose another path",
+                        length(path), path.data(), what, length(whose), whose.data());
+}
+
+}  // namespace
+
+const char* own_kind(int file) noexcept {
+  struct stat info{};
+  if (::fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) return nullptr;
+  return kind_of(Beginning(file));
+}
+
+Status check_place(std::string_view path) noexcept {
+  PathText given;
+  char resolved[PATH_MAX];
+  if (!given.assign(path) || !resolve(given.c_str(), resolved)) return {};  // no file can be there
+  const std::string_view whole(resolved);
+  const std::size_t slash = whole.rfind('/');
+  const std::string_view folder = whole.substr(0, slash), name = whole.substr(slash + 1);
+  for (const std::string_view suffix : kPoolParts) {
+    const std::string_view pool =
+        whole.substr(0, whole.size() - std::min(whole.size(), suffix.size()));
+    if (whole.ends_with(suffix) && is(kPool, pool))
+      return refuse(path, "the place of a part of the pool ", pool);
+  }
+  const bool of_log = segment_number(name) != 0 || name == kUnnamedSegment;
+  const std::string_view log = kPoolParts[0];
+  if (of_log && folder.ends_with(log) && is(kPool, folder.substr(0, folder.size() - log.size())))
+    return refuse(path, "the place of a segment of a log");
+  constexpr std::string_view kLog = "/log";
+  if (of_log && folder.ends_with(kLog) && is_backup(folder.substr(0, folder.size() - kLog.size())))
+    return refuse(path, "the place of a part of a backup");
+  for (const char* part :
+       {layout::kBackupBase, layout::kBackupLog, layout::kBackupHead, layout::kBackupNewHead}) {
+    if (name == part && is_backup(folder)) return refuse(path, "the place of a part of a backup");
+  }
+  return {};
+}
+
+Status check_output(std::string_view path) noexcept {
+  PathText given;
+  struct stat info{};
+  if (!given.assign(path)) return {};
+  if (::stat(given.c_str(), &info) == 0 && S_ISREG(info.st_mode)) {
+    const ReadOnly file(given.c_str());
+    if (*file < 0) {
+      return Status::format(StatusCode::io,
+                            "%.*s: cannot read it, so it may be a pool: %s; choose another path, "
+                            "or remove it first",
+                            length(path), path.data(), std::strerror(errno));
+    }
+    if (const char* kind = own_kind(*file)) return refuse(path, kind);
+  }
+  return check_place(path);
+}
+
+}  // namespace perdure

@@ -1,0 +1,27 @@
+// What must not be written to, for calls and commands that write to a path that a user names: a
+// pool, a part of one, and a part of a backup, under any name that leads to it.
+// Thread safety: any thread.
+#pragma once
+
+#include <string_view>
+
+#include "perdure/status.h"
+
+namespace perdure {
+
+// What lies beside a pool's file, as PATH-log and so on. The others than the first are files.
+inline constexpr const char* kPoolParts[] = {"-log", "-live", "-live-dirty"};
+
+// What an open file is, by its content: "a pool", "the live image of a pool" and so on. Null: none
+// of these, or it cannot be read.
+const char* own_kind(int file) noexcept;
+
+// Whether something may be made at `path`: no pool beside it, and no backup around it, has or will
+// have a part of that name. Errors: invalid_argument.
+Status check_place(std::string_view path) noexcept;
+
+// The same, and whether the file that is there, if any, may be replaced. Errors: invalid_argument;
+// io (the file there cannot be read).
+Status check_output(std::string_view path) noexcept;
+
+}  // namespace perdure
