@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -21,7 +20,7 @@ namespace perdure::cli {
 namespace {
 
 int complain(const bench::Failure& failure) {
-  fmt::print(stderr, "perdure: bench: {}\n", failure.message);
+  say(fmt::format("perdure: bench: {}\n", failure.message));
   return failure.exit_status;
 }
 
@@ -84,7 +83,6 @@ int run_bench(int argc, char** argv) {
   } else {
     fmt::print("{}", bench::table(*result, options));
   }
-  std::fflush(stdout);
   return bench::judge_result(*result);
 }
 

@@ -125,6 +125,15 @@ int run_backup_info(const PoolArguments& arguments);  // of a folder
 
 // ---- output -------------------------------------------------------------------------------------
 
+// Opens /dev/null in place of each of descriptors 0 to 2 that is closed: a file that gets such a
+// number would get what the command prints. Returns exit_done, or reports an error.
+int open_standard_files();
+// Writes out what fmt::print() has not written yet. `failed`: the errno of a write that failed, or
+// 0. Returns `status`, or reports that output is lost.
+int finish_standard_output(int status, int failed = 0);
+
+// Prints on standard error. An error is ignored: there is no other place to tell it.
+void say(std::string_view text);
 // Prints `perdure: FILE: what is wrong; what to do` on standard error. Returns exit_failure.
 int report(const std::string& path, const Status& status);
 // The same for an error that the tool itself has found. `message` is all after "FILE: ".
@@ -134,6 +143,8 @@ int report_map(const PoolArguments& arguments, const Status& status);
 // As report(), for an operation on a map: a key or value that does not fit its types returns
 // exit_usage.
 int report_entry(const PoolArguments& arguments, const Status& status);
+// Returns exit_failure. `reason`: an errno.
+int cannot_write(const std::string& name, int reason);
 
 void print_json(const nlohmann::ordered_json& object);
 void print_row(std::string_view name, std::string_view value);

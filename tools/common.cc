@@ -312,17 +312,17 @@ Expected<Pool> open_pool(const PoolArguments& arguments, Access access, bool acc
   options.interleave = arguments.interleave;
   if (arguments.verbose) {
     options.log = [](void*, LogLevel level, std::string_view message) {
-      fmt::print(stderr, "perdure: {}: {}\n", log_level_name(level), message);
+      say(fmt::format("perdure: {}: {}\n", log_level_name(level), message));
     };
   }
   // The log says it, too. Without --verbose it must not go unnoticed, because the mode stays.
   const bool weaker = !arguments.verbose && leaves_power(arguments, options);
   auto pool = Pool::open(arguments.path, options);
   if (pool && weaker) {
-    fmt::print(stderr,
-               "perdure: warning: {}: its durability was `power` and is `{}` from now on, so a "
-               "power failure can lose it; to go back, run perdure sync {} --durability power\n",
-               arguments.path, durability_name(options.durability), arguments.path);
+    say(fmt::format(
+        "perdure: warning: {}: its durability was `power` and is `{}` from now on, so a "
+        "power failure can lose it; to go back, run perdure sync {} --durability power\n",
+        arguments.path, durability_name(options.durability), arguments.path));
   }
   return pool;
 }
@@ -426,7 +426,7 @@ int report(const std::string& path, const Status& status) {
 }
 
 int report(const std::string& path, std::string_view message, int status) {
-  fmt::print(stderr, "perdure: {}: {}\n", path, message);
+  say(fmt::format("perdure: {}: {}\n", path, message));
   return status;
 }
 
@@ -443,6 +443,11 @@ int report_map(const PoolArguments& arguments, const Status& status) {
 int report_entry(const PoolArguments& arguments, const Status& status) {
   const int code = report(arguments.path, status);
   return status == StatusCode::invalid_argument ? exit_usage : code;
+}
+
+int cannot_write(const std::string& name, int reason) {
+  return report(name, fmt::format("cannot write: {}; make room or choose another place",
+                                  std::strerror(reason)));
 }
 
 void print_json(const nlohmann::ordered_json& object) {
@@ -506,8 +511,7 @@ void Output::write_out(std::string_view bytes) {
 
 int finish_output(Output& output, const std::string& name, int status) {
   if (output.flush() || output.error() == EPIPE) return status;
-  return report(name, fmt::format("cannot write: {}; make room or choose another place",
-                                  std::strerror(output.error())));
+  return cannot_write(name, output.error());
 }
 
 }  // namespace perdure::cli

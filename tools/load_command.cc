@@ -85,7 +85,7 @@ class Acknowledger {
     thread_.join();
     progress_.clear();
     const Acknowledged at = acknowledge();
-    fmt::print(stderr, "acknowledged {}\n", at.lines);
+    say(fmt::format("acknowledged {}\n", at.lines));
     return at;
   }
   // Reports now, to the pool only.
@@ -108,7 +108,7 @@ class Acknowledger {
       if (progress_.visible()) {
         progress_.show(at.offset, pipeline_.records(), at.lines);
       } else if (at.lines != before) {
-        fmt::print(stderr, "acknowledged {}\n", at.lines);
+        say(fmt::format("acknowledged {}\n", at.lines));
       }
     }
   }
@@ -150,8 +150,8 @@ Expected<Acknowledged> find_start(const LoadArguments& arguments, const InputFil
   if (!found) return fail(std::move(found.error()));
   if (found->match == ResumeLog::Match::none || found->at.lines == 0) return Acknowledged{};
   if (found->match == ResumeLog::Match::changed) {
-    fmt::print(stderr, "{} has changed since it was loaded; starting at the first line\n",
-               input.name);
+    say(fmt::format("{} has changed since it was loaded; starting at the first line\n",
+                    input.name));
     return Acknowledged{};
   }
   // An empty map has lost nothing: it was emptied or dropped on purpose.
@@ -160,11 +160,11 @@ Expected<Acknowledged> find_start(const LoadArguments& arguments, const InputFil
   if (*any == 0) return Acknowledged{};
   if (::lseek(input.fd, static_cast<off_t>(found->at.offset), SEEK_SET) < 0) return Acknowledged{};
   if (found->at.offset == input.size) {
-    fmt::print(stderr, "{} is loaded already, all {} lines; --restart loads it again\n", input.name,
-               found->at.lines);
+    say(fmt::format("{} is loaded already, all {} lines; --restart loads it again\n", input.name,
+                    found->at.lines));
   } else {
-    fmt::print(stderr, "resuming {} at line {}: lines 1 to {} are durable\n", input.name,
-               found->at.lines + 1, found->at.lines);
+    say(fmt::format("resuming {} at line {}: lines 1 to {} are durable\n", input.name,
+                    found->at.lines + 1, found->at.lines));
   }
   return found->at;
 }
@@ -281,9 +281,9 @@ int load_from(const LoadArguments& arguments, const InputFile& input, ResumeLog*
   outcome.records = pipeline->records();
   outcome.bad_lines = reader.bad_lines_skipped();
   if (!acknowledger->status().ok()) {
-    fmt::print(stderr,
-               "perdure: {}: progress could not be saved ({}); the next load starts at line 1\n",
-               arguments.pool.path, acknowledger->status().message());
+    say(fmt::format(
+        "perdure: {}: progress could not be saved ({}); the next load starts at line 1\n",
+        arguments.pool.path, acknowledger->status().message()));
   }
   const int status = explain_stop(arguments, input, reader, *pipeline, outcome);
   if (status == exit_done || arguments.pool.json) print_outcome(arguments, input, outcome);

@@ -110,7 +110,7 @@ void LineReader::split(Block& block, std::size_t size) {
       add_line(block, {begin, begin + tab, end});
     } else if (options_.skip_bad) {
       if (++bad_skipped_ <= kBadLinesShown) {
-        fmt::print(stderr, "skipped line {}: {}\n", number, *what);
+        say(fmt::format("skipped line {}: {}\n", number, *what));
       }
       block.lines.push_back({begin, begin, end});
     } else {

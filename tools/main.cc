@@ -4,6 +4,7 @@
 #include <exception>
 #include <new>
 #include <string_view>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -20,8 +21,21 @@ int run(int argc, char** argv) {
   const CommandLine line = parse_command_line(argc, argv);
   if (line.action) return line.action();
   fmt::print("{}", line.out);
-  fmt::print(stderr, "{}", line.error);
+  say(line.error);
   return line.status;
+}
+
+// The status of a command that an exception has ended.
+int ended_by(const std::exception& error) {
+  const auto* failed = dynamic_cast<const std::system_error*>(&error);
+  if (failed != nullptr && std::ferror(stdout) != 0) {  // of fmt::print()
+    return finish_standard_output(exit_done, failed->code().value());
+  }
+  const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  say("perdure: ");
+  say(memory ? "out of memory; free some memory and try again" : error.what());
+  say("\n");
+  return exit_failure;
 }
 
 }  // namespace
@@ -31,12 +45,11 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   // A reader that goes away must not kill a process that has a pool open. Writes get EPIPE instead.
   std::signal(SIGPIPE, SIG_IGN);
+  using namespace perdure::cli;
   try {
-    return perdure::cli::run(argc, argv);
-  } catch (const std::bad_alloc&) {
-    std::fputs("perdure: out of memory; free some memory and try again\n", stderr);
+    if (const int status = open_standard_files()) return status;
+    return finish_standard_output(run(argc, argv));
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "perdure: %s\n", error.what());
+    return ended_by(error);
   }
-  return perdure::cli::exit_failure;
 }

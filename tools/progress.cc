@@ -67,12 +67,12 @@ void Progress::show_bytes(std::uint64_t bytes, std::uint64_t total) {
 
 void Progress::print(const std::string& text) {
   // A line that wraps could not be rewritten.
-  fmt::print(stderr, "\r\033[K{}", text.substr(0, terminal_columns() - 1));
+  say(fmt::format("\r\033[K{}", text.substr(0, terminal_columns() - 1)));
   std::fflush(stderr);
 }
 
 void Progress::clear() {
-  if (visible_) fmt::print(stderr, "\r\033[K");
+  if (visible_) say("\r\033[K");
 }
 
 }  // namespace perdure::cli

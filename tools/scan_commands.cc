@@ -114,11 +114,6 @@ class DumpFile {
   std::string temporary_;
 };
 
-int cannot_write(const std::string& name, int reason) {
-  return report(name, fmt::format("cannot write: {}; make room or choose another place",
-                                  std::strerror(reason)));
-}
-
 int write_dump(const ScanArguments& arguments, TextMap& map) {
   DumpFile file;
   if (const int reason = file.open(arguments.file)) return cannot_write(arguments.file, reason);
@@ -132,7 +127,7 @@ int write_dump(const ScanArguments& arguments, TextMap& map) {
   if (interrupted()) return report(name, "interrupted, so the dump is incomplete; run it again");
   if (const int status = finish_output(output, name, exit_done)) return status;
   if (const int reason = file.commit()) return cannot_write(name, reason);
-  if (to_file) fmt::print(stderr, "dumped {} entries to {}\n", with_commas(*written), name);
+  if (to_file) say(fmt::format("dumped {} entries to {}\n", with_commas(*written), name));
   return exit_done;
 }
 

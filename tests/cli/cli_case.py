@@ -35,6 +35,12 @@ def tsv(entries):
     return b"".join(escape(k) + b"\t" + escape(v) + b"\n" for k, v in entries)
 
 
+def shell(command, *arguments, **options):
+    """Runs the command line in a shell: "$0" is the program, "$1" the first argument."""
+    return subprocess.run(["sh", "-c", command, CLI, *map(os.fspath, arguments)], timeout=120,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, **options)
+
+
 class CliTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="perdure-cli.", dir=scratch_root())
