@@ -22,9 +22,7 @@ struct ApplyArguments {
 };
 
 // Returns the errno, or 0.
-int read_all(const std::string& file, std::string& text) {
-  const int fd = file == "-" ? STDIN_FILENO : ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return errno;
+int read_all(int fd, std::string& text) {
   constexpr std::size_t kStep = 256 << 10;
   int error = 0;
   for (;;) {
@@ -35,8 +33,19 @@ int read_all(const std::string& file, std::string& text) {
     text.resize(size + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
     if (got == 0 || (got < 0 && error != EINTR)) break;
   }
-  if (fd != STDIN_FILENO) ::close(fd);
   return error;
+}
+
+// Reads all changes. Returns exit_done, or reports an error.
+int read_changes(const std::string& name, std::string& text) {
+  const int fd = name == "-" ? STDIN_FILENO : ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+  int error = fd < 0 ? errno : 0;
+  const int refused = fd < 0 ? int{exit_done} : refuse_own_input(name, fd);
+  if (error == 0 && refused == exit_done) error = read_all(fd, text);
+  if (fd > STDIN_FILENO) ::close(fd);
+  if (error == 0) return refused;
+  return report(name,
+                fmt::format("cannot read: {}; name a file of changes or -", std::strerror(error)));
 }
 
 // Reads the lines of a file into a batch. Opens the maps that they name.
@@ -120,10 +129,7 @@ class BatchFile {
 
 int run_apply(const ApplyArguments& arguments) {
   std::string text;
-  if (const int error = read_all(arguments.file, text)) {
-    return report(arguments.file, fmt::format("cannot read: {}; name a file of changes or -",
-                                              std::strerror(error)));
-  }
+  if (const int status = read_changes(arguments.file, text)) return status;
   auto pool = open_pool(arguments.pool, Access::existing);
   if (!pool) return report(arguments.pool.path, pool.error());
   int status = exit_done;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "commands.h"
+#include "pool/output_check.h"
 #include "progress.h"
 
 namespace perdure::cli {
@@ -73,6 +74,9 @@ nlohmann::ordered_json to_json(const BackupInfo& info) {
 }
 
 int run_backup(const BackupArguments& arguments) {
+  if (const Status s = check_output(arguments.folder); !s.ok()) {
+    return report_output(arguments.folder, s);
+  }
   Progress progress(0, 0);
   auto made = back_up(arguments.pool.path, arguments.folder,
                       {.progress = show, .progress_context = &progress});
@@ -94,6 +98,9 @@ int run_backup(const BackupArguments& arguments) {
 }
 
 int run_restore(const BackupArguments& arguments) {
+  if (const Status s = check_place(arguments.pool.path); !s.ok()) {
+    return report_output(arguments.pool.path, s);
+  }
   Progress progress(0, 0);
   const RestoreOptions options{.epoch = arguments.epoch,
                                .unix_ns = arguments.unix_ns,

@@ -128,6 +128,8 @@ int run_backup_info(const PoolArguments& arguments);  // of a folder
 // Opens /dev/null in place of each of descriptors 0 to 2 that is closed: a file that gets such a
 // number would get what the command prints. Returns exit_done, or reports an error.
 int open_standard_files();
+// Refuses a pool, or a part of one, as standard output or error. Returns exit_done, or reports it.
+int refuse_own_outputs();
 // Writes out what fmt::print() has not written yet. `failed`: the errno of a write that failed, or
 // 0. Returns `status`, or reports that output is lost.
 int finish_standard_output(int status, int failed = 0);
@@ -143,8 +145,13 @@ int report_map(const PoolArguments& arguments, const Status& status);
 // As report(), for an operation on a map: a key or value that does not fit its types returns
 // exit_usage.
 int report_entry(const PoolArguments& arguments, const Status& status);
+// As report(), for an output that check_output() or check_place() refuses: returns exit_usage,
+// unless a file cannot be read.
+int report_output(const std::string& path, const Status& status);
 // Returns exit_failure. `reason`: an errno.
 int cannot_write(const std::string& name, int reason);
+// Returns exit_done unless a file is a pool, or a part of one, which no command takes as its input.
+int refuse_own_input(const std::string& name, int fd);
 
 void print_json(const nlohmann::ordered_json& object);
 void print_row(std::string_view name, std::string_view value);

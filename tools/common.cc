@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "commands.h"
+#include "pool/output_check.h"
 
 namespace perdure::cli {
 
@@ -441,13 +442,23 @@ int report_map(const PoolArguments& arguments, const Status& status) {
 }
 
 int report_entry(const PoolArguments& arguments, const Status& status) {
-  const int code = report(arguments.path, status);
+  return report_output(arguments.path, status);
+}
+
+int report_output(const std::string& path, const Status& status) {
+  const int code = report(path, status);
   return status == StatusCode::invalid_argument ? exit_usage : code;
 }
 
 int cannot_write(const std::string& name, int reason) {
   return report(name, fmt::format("cannot write: {}; make room or choose another place",
                                   std::strerror(reason)));
+}
+
+int refuse_own_input(const std::string& name, int fd) {
+  const char* kind = own_kind(fd);
+  if (kind == nullptr) return exit_done;
+  return report(name, fmt::format("is {}; perdure dump POOL makes a text of it", kind), exit_usage);
 }
 
 void print_json(const nlohmann::ordered_json& object) {

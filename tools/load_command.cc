@@ -296,6 +296,7 @@ int run_load(const LoadArguments& arguments) {
     return report(arguments.file,
                   fmt::format("cannot read: {}; name a TSV file or -", std::strerror(error)));
   }
+  if (const int refused = refuse_own_input(input.name, input.fd)) return refused;
   if (const Status s = require_max_size(arguments.pool); !s.ok()) {
     return report_entry(arguments.pool, s);
   }

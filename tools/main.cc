@@ -48,6 +48,7 @@ int main(int argc, char** argv) {
   using namespace perdure::cli;
   try {
     if (const int status = open_standard_files()) return status;
+    if (const int status = refuse_own_outputs()) return finish_standard_output(status);
     return finish_standard_output(run(argc, argv));
   } catch (const std::exception& error) {
     return ended_by(error);

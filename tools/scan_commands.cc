@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "commands.h"
+#include "pool/output_check.h"
 #include "tsv.h"
 
 namespace perdure::cli {
@@ -23,6 +24,8 @@ struct ScanArguments {
   TextMap::Range range;
   std::string file;  // dump only
 };
+
+bool is_standard_output(const std::string& name) { return name.empty() || name == "-"; }
 
 // Writes entries. Returns false if the output has no reader or a signal came.
 class EntryWriter {
@@ -71,30 +74,42 @@ class DumpFile {
 
   // Returns 0 or an errno.
   int open(const std::string& name) {
-    if (name.empty() || name == "-") {
+    if (is_standard_output(name)) {
       fd_ = STDOUT_FILENO;
       return 0;
+    }
+    struct stat existing{};
+    const bool exists = ::stat(name.c_str(), &existing) == 0;
+    if (exists && !S_ISREG(existing.st_mode)) {
+      fd_ = ::open(name.c_str(), O_WRONLY | O_CLOEXEC);
+      return fd_ >= 0 ? 0 : errno;
     }
     std::error_code error;
     target_ = std::filesystem::weakly_canonical(name, error);  // through a symbolic link
     if (error) target_ = name;
-    struct stat existing{};
-    const bool exists = ::stat(target_.c_str(), &existing) == 0;
-    if (exists && !S_ISREG(existing.st_mode)) {
-      fd_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC);
-    } else {
-      temporary_ = fmt::format("{}.{}.tmp", target_.string(), ::getpid());
-      fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-      if (fd_ >= 0 && exists) ::fchmod(fd_, existing.st_mode & 07777);
+    // A file of that name may be there: of a process that was killed, or anything else.
+    for (int i = 0; i < kNames && fd_ < 0; ++i) {
+      temporary_ = fmt::format("{}.{}-{}.tmp", target_.string(), ::getpid(), i);
+      fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      if (fd_ < 0 && errno != EEXIST) break;
     }
-    if (fd_ >= 0) return 0;
-    const int reason = errno;
-    temporary_.clear();
-    return reason;
+    if (fd_ < 0) {
+      const int reason = errno;
+      temporary_.clear();
+      return reason;
+    }
+    if (exists) ::fchmod(fd_, existing.st_mode & 07777);
+    return 0;
   }
 
   int fd() const noexcept { return fd_; }
 
+  // Returns exit_done, or reports that what has its name by now must not be replaced.
+  int check() const {
+    if (temporary_.empty()) return exit_done;
+    const Status s = check_output(target_.native());
+    return s.ok() ? int{exit_done} : report_output(target_.native(), s);
+  }
   // Makes the file appear under its name. Returns 0 or an errno.
   int commit() {
     if (temporary_.empty()) return 0;
@@ -109,6 +124,7 @@ class DumpFile {
   }
 
  private:
+  static constexpr int kNames = 16;
   int fd_ = -1;
   std::filesystem::path target_;
   std::string temporary_;
@@ -126,12 +142,17 @@ int write_dump(const ScanArguments& arguments, TextMap& map) {
   if (!written) return report(arguments.pool.path, written.error());
   if (interrupted()) return report(name, "interrupted, so the dump is incomplete; run it again");
   if (const int status = finish_output(output, name, exit_done)) return status;
+  if (const int status = file.check()) return status;
   if (const int reason = file.commit()) return cannot_write(name, reason);
   if (to_file) say(fmt::format("dumped {} entries to {}\n", with_commas(*written), name));
   return exit_done;
 }
 
 int run_dump(const ScanArguments& arguments) {
+  if (!is_standard_output(arguments.file)) {
+    const Status s = check_output(arguments.file);
+    if (!s.ok()) return report_output(arguments.file, s);
+  }
   auto pool = open_pool(arguments.pool, Access::read);
   if (!pool) return report(arguments.pool.path, pool.error());
   auto map = open_map(*pool, arguments.pool, false);

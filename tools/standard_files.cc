@@ -1,5 +1,6 @@
 // Standard input, output and error: descriptors 0 to 2.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,8 +10,24 @@
 #include <fmt/format.h>
 
 #include "commands.h"
+#include "pool/output_check.h"
 
 namespace perdure::cli {
+
+namespace {
+
+// What the file is that an open descriptor writes to. It may not be open for reading.
+const char* kind_of_output(int fd) {
+  struct stat info{};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return nullptr;
+  const int file =
+      ::open(fmt::format("/proc/self/fd/{}", fd).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  const char* kind = own_kind(file >= 0 ? file : fd);
+  if (file >= 0) ::close(file);
+  return kind;
+}
+
+}  // namespace
 
 int open_standard_files() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
@@ -25,6 +42,19 @@ int open_standard_files() {
                               fd, std::strerror(errno)));
   }
   return exit_done;
+}
+
+int refuse_own_outputs() {
+  constexpr const char* kRefused = "is {}; let it go to another file";
+  const char* out = kind_of_output(STDOUT_FILENO);
+  const char* error = kind_of_output(STDERR_FILENO);
+  if (out != nullptr && error == nullptr) {
+    return report("standard output", fmt::format(kRefused, out), exit_usage);
+  }
+  if (error != nullptr && out == nullptr) {
+    fmt::print("perdure: standard error: {}\n", fmt::format(kRefused, error));
+  }
+  return out != nullptr || error != nullptr ? exit_usage : exit_done;
 }
 
 int finish_standard_output(int status, int failed) {

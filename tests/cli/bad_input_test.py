@@ -77,14 +77,7 @@ class BadInputTest(CliTest):
         os.chmod(self.pool, 0o444)
         os.chmod(self.folder, 0o555)
         self.addCleanup(os.chmod, self.folder, 0o755)
-        other_user = {}
-        if os.geteuid() == 0:  # root may write it all the same
-            other_user = {"user": 65534, "group": 65534, "extra_groups": []}
-            try:
-                subprocess.run([CLI, "--version"], check=True, stdout=subprocess.DEVNULL,
-                               **other_user)
-            except (OSError, subprocess.CalledProcessError):
-                self.skipTest("user 65534 cannot run the command line here")
+        other_user = self.other_user()
         self.assertEqual(self.json("info", self.pool, **other_user)["path"], self.pool)
         self.assertEqual(self.output("list", self.pool, **other_user),
                          b"default\tphast\tbytes\tbytes\n")

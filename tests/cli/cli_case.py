@@ -76,6 +76,17 @@ class CliTest(unittest.TestCase):
         path.write_bytes(content)
         return path
 
+    def other_user(self):
+        """Options of run_cli() for a user whom permissions hold back, as they do not root."""
+        if os.geteuid() != 0:
+            return {}
+        user = {"user": 65534, "group": 65534, "extra_groups": []}
+        try:
+            subprocess.run([CLI, "--version"], check=True, stdout=subprocess.DEVNULL, **user)
+        except (OSError, subprocess.CalledProcessError):
+            self.skipTest("user 65534 cannot run the command line here")
+        return user
+
     def wait_for_record(self, holder, number):
         for line in holder.stderr:
             if line == f"acknowledged {number}\n".encode():
