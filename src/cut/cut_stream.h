@@ -49,6 +49,9 @@ class CutWatch {
   virtual Status verify_copy() noexcept = 0;
   // The log has no space on its disk. Returns whether there may be some now, after a fold.
   virtual bool make_space() noexcept = 0;
+  // Another process has removed the log. Returns whether there is a new one; then every line that
+  // the base may lack is dirty.
+  virtual bool begin_log_anew() noexcept = 0;
 
  protected:
   ~CutWatch() = default;
@@ -204,8 +207,9 @@ class CutStream {
     return rest_with_latch();
   }
   bool rest_with_latch() noexcept;
-  // After an error of the log: whether it was want of space, and there may be some now.
-  bool finds_space(const Status& s) noexcept {
+  // After an error of the log: whether it can go on, since it was removed, or found no space.
+  bool mends(const Status& s) noexcept {
+    if (!s.ok() && log_.is_removed()) return watch_.begin_log_anew();
     if (s != StatusCode::pool_full || !watch_.make_space()) return false;
     log_.resume();
     return true;
@@ -333,7 +337,7 @@ Status CutStream<P>::attempt_with_latch(bool resumes) noexcept {
     case CutStep::done:
       s = write(began, unix_ns);
       if (!s.ok()) cutter_.again();
-      if (finds_space(s)) s = StatusCode::busy;
+      if (mends(s)) s = StatusCode::busy;
       break;
     case CutStep::busy:
       s = StatusCode::busy;
@@ -468,7 +472,7 @@ bool CutStream<P>::rest_with_latch() noexcept {
   if (s.ok()) s = log_.confirm(unix_ns);
   if (s.ok()) {
     watch_.on_durable(log_.durable(), unix_ns);
-  } else if (finds_space(s)) {
+  } else if (mends(s)) {
     due_.store(now + kAgain, std::memory_order_relaxed);
   } else {
     (void)fail_with(std::move(s));

@@ -129,6 +129,11 @@ class EpochLog {
   std::uint64_t written() const noexcept { return written_ + segments_.zero_bytes(); }
   // After a failure. The next epoch must get all lines that changed since durable().
   void resume() noexcept;
+  // Whether the last failure was that another process has removed the log.
+  bool is_removed() const noexcept { return removed_; }
+  // Then: makes another one. The next epoch must get all lines that changed since the base had an
+  // epoch of its own; durable() is that epoch. Errors: those of files.
+  Status begin_anew() noexcept;
 
   // --- a fold (folding.h) ---
   struct FoldEnd {
@@ -186,6 +191,7 @@ class EpochLog {
   Status failed(Status s) noexcept {
     failure_ = s;
     failures_.fetch_add(1, std::memory_order_release);
+    removed_ = segments_.is_removed();
     segments_.leave(epoch_ + 1);
     return s;
   }
@@ -209,12 +215,13 @@ class EpochLog {
   Status failure_;
   typename P::template Atomic<std::uint64_t> failures_{0};
 
-  std::uint64_t term_ = 0;        // 0: the next segment begins one
-  std::uint64_t epoch_ = 0;       // the greatest number that was read or counts
-  EpochId durable_;               // the next epoch follows it
-  bool owes_ = false;             // lines that are in no epoch that counts
-  bool confirmed_ = true;         // there is nothing to confirm
-  bool closing_ = false;          // a mark may say "closed"
+  std::uint64_t term_ = 0;   // 0: the next segment begins one
+  std::uint64_t epoch_ = 0;  // the greatest number that was read or counts
+  EpochId durable_;          // the next epoch follows it
+  bool owes_ = false;        // lines that are in no epoch that counts
+  bool confirmed_ = true;    // there is nothing to confirm
+  bool closing_ = false;     // a mark may say "closed"
+  bool removed_ = false;
   std::uint64_t pool_bytes_ = 0;  // of the last commit
   // The next epoch to count replaces all before it. What it replaces is free once it is known to be
   // whole, as the next epoch after it shows.
@@ -315,6 +322,20 @@ void EpochLog<P>::resume() noexcept {
   seal_ = durable_.seal;
 }
 
+// As after a restart: the next epoch replaces what there was.
+template <class P>
+Status EpochLog<P>::begin_anew() noexcept {
+  if (Status s = segments_.begin_anew(); !s.ok()) return s;
+  resume();
+  const layout::BaseMark& mark = marks_.mark();
+  durable_ = {.epoch = mark.folded, .seal = mark.folded_seal};
+  seal_ = durable_.seal;
+  replaces_ = confirmed_ = true;
+  frees_ = 0;
+  removed_ = false;
+  return {};
+}
+
 // --- epochs --------------------------------------------------------------------------------------
 
 // Returns the number of runs.
@@ -388,6 +409,10 @@ template <class P>
 Status EpochLog<P>::end_epoch() noexcept {
   if (P::runs("log.epoch.sync"_site)) {
     if (Status s = segments_.sync(); !s.ok()) return s;
+  }
+  if (segments_.is_removed()) {
+    return Status::format(StatusCode::io, "%.*s: another process has removed it",
+                          static_cast<int>(folder_.size()), folder_.data());
   }
   ++epoch_;
   durable_ = {.epoch = epoch_, .seal = seal_};

@@ -6,8 +6,6 @@
 #include <memory>
 #include <new>
 
-#include "format/layout.h"
-
 namespace perdure {
 
 namespace {
@@ -62,7 +60,7 @@ class ImageCheck {
   }
   // An older build gave the base another header than the image.
   bool is_header(std::uint64_t offset) const noexcept {
-    return image_.is_old() && offset < layout::kDirectoryOffset;
+    return image_.is_old() && offset < 2 * layout::kMarkStride;
   }
   bool is_free(const std::byte* line) const noexcept {
     return image_.may_be_punched() && std::memcmp(line, &kZeros, kLine) == 0;

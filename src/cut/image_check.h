@@ -12,7 +12,7 @@
 //       the sectors of the marks, and, once space was given back, zeros. A line that the log has is
 //       in a live chunk.
 // LIMITS  A page that the disk has from before, and in which only dirty lines differ, is not found.
-//   So an image is used only if there is no sign that its disk was taken away (image_evidence.h).
+//   So an image is used only if there is no sign that its disk was taken away (boot_evidence.h).
 // COSTS  Reads the live chunks, the same parts of the base, and the log once; two bits of memory
 //   for each line of the pool.
 // Thread safety: one thread.

@@ -1,12 +1,10 @@
 #include "cut/live_image.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 
-#include "cut/image_evidence.h"
+#include "platform/boot_evidence.h"
 #include "util/crc32c.h"
 
 namespace perdure {
@@ -46,16 +44,14 @@ Status LiveImage::path_of(const layout::BaseMark& mark, std::string_view base,
 }
 
 Status LiveImage::read_head(const RealFileSystem& files, std::string_view path, LiveHead& out,
-                            std::uint32_t owner) noexcept {
+                            const FileStorage& base) noexcept {
   RealFileSystem::Place at;
   if (Status s = files.find(path, at); !s.ok()) return s;
   FileStorage file;
   if (at.folder >= 0) file.look_in(at.folder);
   if (Status s = file.open(at.name, FileStorage::Access::observer); !s.ok()) return s;
   const std::int64_t n = file.read(&out, sizeof(out), layout::kMarkOffset);
-  const std::uint32_t user = file.owner();
-  const bool own = user == ::geteuid() || user == 0 || user == owner;
-  if (n == sizeof(out) && layout::is_live_head(out) && own) return {};
+  if (n == sizeof(out) && layout::is_live_head(out) && file.is_of_user_of(base)) return {};
   return Status::format(StatusCode::corruption, "is no live image of this user");
 }
 
@@ -179,6 +175,17 @@ void LiveImage::abandon() noexcept {
 
 EpochId LiveImage::durable() const noexcept {
   return head().durable[word(head().changes).load(std::memory_order_acquire) % 2];
+}
+
+// In this order: a kill in between makes more lines dirty than needed.
+void LiveImage::begin_log_anew(EpochId folded, std::uint64_t begun) noexcept {
+  constexpr std::uint64_t kLines = 64;
+  std::uint64_t at = 0;
+  for (std::uint64_t offset = 0; offset < image_.size(); offset += kLines * kLine) {
+    if (chunks_->is_live(offset)) dirty_->note(nullptr, at, offset / kLine, kLines);
+  }
+  set_begun(begun);
+  set_durable(folded, 0);
 }
 
 std::uint64_t LiveImage::begun() const noexcept {

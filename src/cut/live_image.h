@@ -46,10 +46,10 @@ class LiveImage final : private GrowthWatch {
   // The path of the image for this mark, of a base at `base`. Errors: invalid_argument (too long).
   static Status path_of(const layout::BaseMark& mark, std::string_view base,
                         PathText& out) noexcept;
-  // The head of the image at `path`. Errors: not_found; corruption (it is none, or not of this
-  // user, the superuser or `owner`); io.
+  // The head of the image at `path`. Errors: not_found; corruption (it is none, or another user can
+  // have put it beside `base`); io.
   static Status read_head(const RealFileSystem& files, std::string_view path, layout::LiveHead& out,
-                          std::uint32_t owner = ~std::uint32_t{0}) noexcept;
+                          const FileStorage& base) noexcept;
   // Whether the head is of the image that the mark names, in its boot (live.V2).
   static bool fits(const layout::LiveHead& head, const layout::BaseMark& mark) noexcept;
 
@@ -90,6 +90,9 @@ class LiveImage final : private GrowthWatch {
     dirty_->note(nullptr, at, line, 1);
   }
 
+  // Every line that the base need not have is dirty, and nothing is durable but what it has. Before
+  // an epoch of a new log.
+  void begin_log_anew(EpochId folded, std::uint64_t begun) noexcept;
   EpochId durable() const noexcept;
   // The last epoch that the log may have; no limit is known if an older build made the image.
   std::uint64_t begun() const noexcept;

@@ -39,7 +39,7 @@ struct LivePlace {
   // 1: the content was not trusted when this image was made, and no check has passed since.
   std::uint64_t unverified;
   char memory_directory[248];  // where it lies; "": beside the base
-  std::uint64_t mount_id;      // of its folder (image_evidence.h); 0: not known
+  std::uint64_t mount_id;      // of its folder (boot_evidence.h); 0: not known
 };
 static_assert(sizeof(LivePlace) == 320);
 

@@ -75,6 +75,14 @@ class SegmentFiles {
   // Leaves the segment as it is. Its last epoch is not beyond `last`.
   void leave(std::uint64_t last) noexcept;
 
+  // Whether the segment, or the folder, was removed by another process.
+  bool is_removed() noexcept {
+    if (!open_) return removed_;
+    auto facts = files_.facts(file_);
+    return removed_ = facts && facts->names == 0;
+  }
+  // After that: nothing is there any more. Makes the folder again. Errors: those of files.
+  Status begin_anew() noexcept;
   // An epoch of this process counts.
   void release() noexcept { held_ = false; }
   // Of all segments, and of those that are needed.
@@ -161,6 +169,7 @@ class SegmentFiles {
   std::uint64_t filled_ = 0;  // up to there it was written before
   std::uint64_t zeros_ = 0;
   bool held_ = false;        // no epoch of this process counts
+  bool removed_ = false;     // is_removed(), or a new segment could not be made because of that
   std::uint64_t freed_ = 0;  // segments whose last epoch is not beyond it are free
   Array<Old> old_;
   Array<Range> unread_;  // by number
@@ -265,6 +274,15 @@ template <class P>
 Status SegmentFiles<P>::adopt(std::uint64_t number, std::uint64_t last) noexcept {
   const bool kept = old_.push_back({.number = number, .last = last});
   return kept ? Status() : Status(StatusCode::out_of_memory);
+}
+
+template <class P>
+Status SegmentFiles<P>::begin_anew() noexcept {
+  close_file();
+  removed_ = unsynced_ = false;
+  while (!old_.empty()) (void)old_.pop_back();
+  while (!unread_.empty()) (void)unread_.pop_back();
+  return make_folder();
 }
 
 // --- segments ------------------------------------------------------------------------------------
@@ -386,6 +404,7 @@ Status SegmentFiles<P>::begin_next(bool any, EpochId after) noexcept {
   Old* reused = nullptr;
   auto file = open_spare(any, path, reused);
   if (!file && file.error() == StatusCode::not_found) file = open_new(path);
+  removed_ = !file && file.error() == StatusCode::not_found;
   if (!file) return std::move(file.error());
   ++number_;
   Status s = make(*file, path, reused, after);

@@ -624,16 +624,12 @@ std::uint64_t FileStorage::names() const noexcept {
   return fstat(fd_, &info) == 0 ? info.st_nlink : 0;
 }
 
-std::uint32_t FileStorage::owner() const noexcept {
-  struct stat info{};
-  return fstat(fd_, &info) == 0 ? info.st_uid : ~std::uint32_t{0};
-}
-
 bool FileStorage::is_of_user_of(const FileStorage& other) const noexcept {
   struct stat own{};
   struct stat model{};
   if (fstat(fd_, &own) != 0 || fstat(other.fd_, &model) != 0) return false;
-  const bool user = own.st_uid == geteuid() || own.st_uid == 0 || own.st_uid == model.st_uid;
+  const bool user = own.st_uid == geteuid() || own.st_uid == 0 || own.st_uid == model.st_uid ||
+                    ((model.st_mode & S_IWGRP) != 0 && own.st_gid == model.st_gid);
   return user && (own.st_mode & (S_IWGRP | S_IWOTH) & ~model.st_mode) == 0;
 }
 

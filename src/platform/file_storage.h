@@ -117,8 +117,6 @@ class FileStorage final : public Storage {
   std::uint64_t disk_bytes() const noexcept;
   // The number of its names (hard links); 0 if that is unknown.
   std::uint64_t names() const noexcept;
-  // The user that has the file; ~0 if that is unknown.
-  std::uint32_t owner() const noexcept;
   // Gives the file the permissions and the group of another one; if the group cannot be had, those
   // of the owner only.
   void set_mode_of(const FileStorage& other) noexcept;

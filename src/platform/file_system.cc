@@ -199,7 +199,8 @@ Status RealFileSystem::verify(std::string_view path, int file) const noexcept {
   if (!model_) return {};
   struct stat info{};
   if (::fstat(file, &info) != 0) return failed("ask for the owner", path);
-  const bool own = info.st_uid == ::geteuid() || info.st_uid == 0 || info.st_uid == model_->user;
+  const bool own = info.st_uid == ::geteuid() || info.st_uid == 0 || info.st_uid == model_->user ||
+                   ((model_->mode & S_IWGRP) != 0 && info.st_gid == model_->group);
   const std::uint32_t more = info.st_mode & kOthersWrite & ~model_->mode;
   if (own && more == 0) return {};
   return Status::format(StatusCode::untrusted,

@@ -50,11 +50,11 @@ Status is_a_copy() noexcept {
 
 // Removes the image of `old` at `path`, which is not needed any more, or what was not finished of
 // it; unless the next one lies there: make_way() decides about that.
-void remove_elsewhere(RealFileSystem& files, std::string_view path, const layout::LivePlace& old,
-                      std::string_view next) noexcept {
+void remove_elsewhere(RealFileSystem& files, const FileStorage& base, std::string_view path,
+                      const layout::LivePlace& old, std::string_view next) noexcept {
   if (path == next) return;
   layout::LiveHead head;
-  const Status found = LiveImage::read_head(files, path, head);
+  const Status found = LiveImage::read_head(files, path, head, base);
   const bool own = found.ok() && same(head.live_id, old.live_id);
   const bool unfinished = found == StatusCode::not_found && old.memory_directory[0] != '\0';
   if (own || unfinished) remove_live(files, path);
@@ -222,7 +222,7 @@ Status Buffered::write_headers(layout::Header header, int copy) noexcept {
 // of this one before a copy was restored over it; unless the mark shows that it is not needed.
 Status Buffered::make_way(std::string_view path, const Opening& opening) noexcept {
   layout::LiveHead head;
-  Status found = LiveImage::read_head(real_files_, path, head, opening.base.owner());
+  Status found = LiveImage::read_head(real_files_, path, head, opening.base);
   const bool own = found.ok() && same(head.live_id, mark().live.live_id);
   const bool over = own && (!left_open() || restarted_);
   // That of the mark may have lost its head in a power failure.
@@ -261,11 +261,11 @@ Status Buffered::make_live(const layout::BaseMark& mark, const Opening& opening,
 
 // Of a closed base. The name of an image in a folder of its own is in the mark only, so the mark is
 // written first.
-Status Buffered::clear_old(const layout::BaseMark& next) noexcept {
+Status Buffered::clear_old(const layout::BaseMark& next, const Opening& opening) noexcept {
   PathText before, now;
   if (Status s = image_path(mark(), before); !s.ok()) return s;
   if (Status s = image_path(next, now); !s.ok()) return s;
-  remove_elsewhere(real_files_, before.c_str(), mark().live, now.c_str());
+  remove_elsewhere(real_files_, opening.base, before.c_str(), mark().live, now.c_str());
   const bool announces = next.live.memory_directory[0] != '\0';
   return announces ? epochs_log_->set_live(next.live) : Status();
 }
@@ -289,7 +289,7 @@ Status Buffered::begin(const Opening& opening, layout::Header header, int copy,
   epochs_log_.emplace(files_, base_, folder_.c_str(), parent_.c_str(),
                       shape_for(header.max_bytes, opening.options));
   Status s = epochs_log_->read_marks();
-  if (s.ok()) s = clear_old(mark);
+  if (s.ok()) s = clear_old(mark, opening);
   if (s.ok()) s = make_live(mark, opening, *bytes, 0);
   if (s.ok()) s = live_.publish();
   if (!s.ok()) {
@@ -326,9 +326,10 @@ Status Buffered::missing(std::string_view path, const Status& why) const noexcep
   return Status::format(
       StatusCode::live_missing,
       "was left open, and what changed since its last durable cut is in its live image %.*s, which "
-      "cannot be used: %.*s; bring it back, or run `perdure check FILE --accept` to go on "
-      "from the last durable cut",
-      length(path), path.data(), length(why.message()), why.message().data());
+      "cannot be used: %.*s; %srun `perdure check FILE --accept` to go on from the last durable "
+      "cut",
+      length(path), path.data(), length(why.message()), why.message().data(),
+      why == StatusCode::not_found ? "bring it back, or " : "");
 }
 
 // Of a killed process, which may still have its files.
@@ -351,10 +352,12 @@ Status Buffered::open_image(std::string_view path, const FileStorage& like) noex
 }
 
 // After a kill. Until the image has passed its check nothing is changed.
-Status Buffered::inherit(std::string_view path, const FileStorage& like) noexcept {
-  if (Status s = open_image(path, like); !s.ok()) return s;
+Status Buffered::inherit(std::string_view path, const Opening& opening) noexcept {
+  if (Status s = open_image(path, opening.base); !s.ok()) return s;
   LogReader<RealPlatform> reader(files_, folder_.c_str());
   Status s = reader.scan(mark());
+  if (s == StatusCode::untrusted && reader.segments().empty())
+    return inherit_without_log(reader, s, opening);
   if (s.ok()) s = verify_image(live_, reader, files_, base_);
   if (!s.ok()) {
     live_.close();
@@ -367,6 +370,30 @@ Status Buffered::inherit(std::string_view path, const FileStorage& like) noexcep
   place.mount_id = mount_of(mark());
   const bool moved = place.mount_id != mark().live.mount_id;
   return epochs_log_->go_on(reader, live_.durable(), moved ? &place : nullptr);
+}
+
+// Base and image together are the pool. But the image cannot be checked.
+Status Buffered::inherit_without_log(LogReader<RealPlatform>& reader, const Status& why,
+                                     const Opening& opening) noexcept {
+  if (!opening.accept_loss) {
+    live_.close();
+    return Status::format(StatusCode::untrusted,
+                          "%.*s; bring the folder back, or accept base and live image, which "
+                          "together have everything unless a disk has failed (perdure check FILE "
+                          "--accept)",
+                          length(why.message()), why.message().data());
+  }
+  if (live_.has_lost(layout::kDoubtful)) {
+    live_.close();
+    return of_part("log", folder_.c_str(), why);
+  }
+  const EpochId folded{.epoch = mark().folded, .seal = mark().folded_seal};
+  inherited_ = true;
+  live_.set_folded(mark().folded);
+  live_.set_used();
+  live_.begin_log_anew(folded, std::max(live_.durable().epoch, folded.epoch));
+  log_.say(LogLevel::warning, "its log is missing: a new one is begun from base and live image");
+  return epochs_log_->go_on(reader, folded);
 }
 
 Status Buffered::replay_into_live(LogReader<RealPlatform>& reader, std::uint64_t& lines) noexcept {
@@ -423,7 +450,7 @@ Status Buffered::restore(const Opening& opening) noexcept {
   const EpochId folded{.epoch = mark().folded, .seal = mark().folded_seal};
   if (s = epochs_log_->go_on(reader, folded, &next.live); !s.ok()) return s;
   live_.set_used();
-  if (restarted_) remove_elsewhere(real_files_, before.c_str(), old, now.c_str());
+  if (restarted_) remove_elsewhere(real_files_, opening.base, before.c_str(), old, now.c_str());
   log_.say(restarted_ ? LogLevel::info : LogLevel::warning,
            "restored from its log in %.1f ms: cut %llu, %llu lines; what changed after that cut is "
            "lost",
@@ -449,7 +476,7 @@ Boot Buffered::compare(const layout::LiveHead& head) const noexcept {
 }
 
 // Whether the image with this head is of a process of this boot, and what that did is all in it, as
-// far as can be told without its content (image_evidence.h). `why`: why not.
+// far as can be told without its content (boot_evidence.h). `why`: why not.
 bool Buffered::is_of_this_boot(const Opening& opening, std::string_view path,
                                const layout::LiveHead& head, const char*& why) noexcept {
   if (in_this_boot(mark(), opening.identity)) {
@@ -465,14 +492,14 @@ Status Buffered::go_on_with_image(const Opening& opening, std::string_view path,
                                   bool& told) noexcept {
   if (!of_this_file(mark(), opening.identity)) return is_a_copy();
   layout::LiveHead head;
-  Status found = LiveImage::read_head(real_files_, path, head, opening.base.owner());
+  Status found = LiveImage::read_head(real_files_, path, head, opening.base);
   const bool failed = found == StatusCode::not_found || found == StatusCode::corruption;
   if (!found.ok()) return failed ? missing(path, found) : of_part("live image", path, found);
   const char* why = "it is of another state of the pool";
   restarted_ = !in_this_boot(mark(), opening.identity) && same(head.live_id, mark().live.live_id) &&
                compare(head) == Boot::another;
   if (LiveImage::fits(head, mark()) && is_of_this_boot(opening, path, head, why)) {
-    if ((head.flags & (layout::kLost | layout::kDoubtful)) == 0) return inherit(path, opening.base);
+    if ((head.flags & (layout::kLost | layout::kDoubtful)) == 0) return inherit(path, opening);
     why = "the kernel could not write a part of it to the disk";
     told = (head.flags & layout::kLost) != 0;
   }
@@ -503,7 +530,7 @@ Status Buffered::go_on(const Opening& opening) noexcept {
   }
   if (!here && !restarted_) {
     log_.say(LogLevel::warning,
-             "it cannot be shown that the machine has run since it was open, so it is restored");
+             "is restored from its log, because a restart of the machine cannot be ruled out");
   }
   return restore(opening);
 }
@@ -594,6 +621,15 @@ Expected<bool> Buffered::copy_page(std::uint64_t page, std::byte* to) noexcept {
   if (got == static_cast<std::int64_t>(kPage)) return true;
   return fail(StatusCode::io, "the live image cannot be read: %s",
               got < 0 ? std::strerror(errno) : "it is too short");
+}
+
+// Base and image together are the pool, so nothing is lost.
+bool Buffered::begin_log_anew() noexcept {
+  if (!epochs_log_->begin_anew().ok()) return false;
+  const EpochId folded{.epoch = mark().folded, .seal = mark().folded_seal};
+  live_.begin_log_anew(folded, epochs_log_->next_end());
+  log_.say(LogLevel::warning, "another process has removed its log; a new one is begun");
+  return true;
 }
 
 // Nothing that was copied out of an image that lost something may reach log or base. The next open
@@ -708,7 +744,7 @@ Status observe_live(FileStorage& storage, FileStorage& base, const layout::BaseM
   PathText live;
   if (Status s = LiveImage::path_of(mark, path, live); !s.ok()) return s;
   layout::LiveHead head;
-  Status s = LiveImage::read_head(RealFileSystem(), live.c_str(), head, storage.owner());
+  Status s = LiveImage::read_head(RealFileSystem(), live.c_str(), head, storage);
   constexpr std::uint64_t kFailed = layout::kLost | layout::kDoubtful;
   const bool doubtful = s.ok() && ((head.flags & kFailed) != 0 ||
                                    !stayed_mounted(RealFileSystem(), mark, live.c_str()));

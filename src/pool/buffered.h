@@ -22,10 +22,10 @@
 #include "cut/epoch_log.h"
 #include "cut/fold_thread.h"
 #include "cut/folding.h"
-#include "cut/image_evidence.h"
 #include "cut/live_image.h"
 #include "format/layout.h"
 #include "perdure/options.h"
+#include "platform/boot_evidence.h"
 #include "platform/file_system.h"
 #include "reclaim/epoch.h"
 #include "util/log.h"
@@ -127,6 +127,7 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   void brake(bool on) noexcept override { gate_->put_brake(on); }
   void wants_fold() noexcept override { fold_thread_->wake(); }
   bool make_space() noexcept override { return fold_thread_->make_space(); }
+  bool begin_log_anew() noexcept override;
   // --- FoldWatch ---
   void on_folding(std::uint64_t epoch) noexcept override { live_.set_folding(epoch); }
   void on_folded(std::uint64_t epoch) noexcept override { live_.set_folded(epoch); }
@@ -146,13 +147,15 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   std::uint64_t mount_of(const layout::BaseMark& mark) noexcept;
   layout::LivePlace place(const Opening& opening, std::uint64_t max_bytes) noexcept;
   Status write_headers(layout::Header header, int copy) noexcept;
-  Status clear_old(const layout::BaseMark& next) noexcept;
+  Status clear_old(const layout::BaseMark& next, const Opening& opening) noexcept;
   Status make_way(std::string_view path, const Opening& opening) noexcept;
   Status make_live(const layout::BaseMark& mark, const Opening& opening, std::uint64_t bytes,
                    std::uint64_t begun) noexcept;
   Status replay_into_live(LogReader<RealPlatform>& reader, std::uint64_t& lines) noexcept;
   Status open_image(std::string_view path, const FileStorage& like) noexcept;
-  Status inherit(std::string_view path, const FileStorage& like) noexcept;
+  Status inherit(std::string_view path, const Opening& opening) noexcept;
+  Status inherit_without_log(LogReader<RealPlatform>& reader, const Status& why,
+                             const Opening& opening) noexcept;
   Status restore(const Opening& opening) noexcept;
   Status give_up_image() noexcept;
   Status go_on_with_image(const Opening& opening, std::string_view path, bool& told) noexcept;

@@ -52,11 +52,11 @@ void find_owner(const FileStorage& storage, std::string_view path, Holder& holde
   char resolved[PATH_MAX];
   PathText text, live;
   layout::LiveHead head;
-  const bool has_image =
-      holder.has_cuts && text.assign(path) && ::realpath(text.c_str(), resolved) != nullptr &&
-      LiveImage::path_of(mark, resolved, live).ok() &&
-      LiveImage::read_head(RealFileSystem(), live.c_str(), head, storage.owner()).ok() &&
-      std::memcmp(head.live_id, mark.live.live_id, sizeof(head.live_id)) == 0;
+  const bool has_image = holder.has_cuts && text.assign(path) &&
+                         ::realpath(text.c_str(), resolved) != nullptr &&
+                         LiveImage::path_of(mark, resolved, live).ok() &&
+                         LiveImage::read_head(RealFileSystem(), live.c_str(), head, storage).ok() &&
+                         std::memcmp(head.live_id, mark.live.live_id, sizeof(head.live_id)) == 0;
   FileStorage image;
   if (has_image && image.open(live.c_str(), FileStorage::Access::observer).ok()) {
     header = last_header(image);

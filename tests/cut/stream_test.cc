@@ -65,6 +65,7 @@ class Stream : public ::testing::Test, protected CutWatch {
   }
   void brake(bool on) noexcept override { braked_ = on; }
   void on_writing(std::uint64_t) noexcept override {}
+  bool begin_log_anew() noexcept override { return false; }
   Status verify_copy() noexcept override { return {}; }
   void wants_fold() noexcept override {}
   bool make_space() noexcept override { return false; }

@@ -20,7 +20,7 @@ std::uint64_t boot_clocks() noexcept;
 enum class Boot : std::uint8_t {
   same,     // as far as the clocks tell
   another,  // the machine was restarted since `clocks`
-  unknown,
+  unknown,  // it may have been, or its clock was set
 };
 Boot compare_boots(std::uint64_t clocks, std::uint64_t now, bool in_time_namespace) noexcept;
 bool in_time_namespace() noexcept;

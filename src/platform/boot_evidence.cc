@@ -1,4 +1,4 @@
-#include "cut/image_evidence.h"
+#include "platform/boot_evidence.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -35,13 +35,11 @@ std::uint64_t boot_clocks() noexcept {
   return static_cast<std::uint64_t>(boot) << 32 | static_cast<std::uint32_t>(unix - boot);
 }
 
-// A step of the clock of the machine looks like another boot.
 Boot compare_boots(std::uint64_t clocks, std::uint64_t now, bool in_time_namespace) noexcept {
   const auto apart = static_cast<std::uint32_t>(static_cast<std::uint32_t>(now) -
                                                 static_cast<std::uint32_t>(clocks) + kTolerance);
-  const bool agree = now >> 32 >= clocks >> 32 && apart <= 2 * kTolerance;
-  if (agree) return Boot::same;
-  return in_time_namespace ? Boot::unknown : Boot::another;
+  if (now >> 32 < clocks >> 32) return in_time_namespace ? Boot::unknown : Boot::another;
+  return apart <= 2 * kTolerance ? Boot::same : Boot::unknown;
 }
 
 bool in_time_namespace() noexcept {
