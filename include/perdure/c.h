@@ -110,7 +110,7 @@ typedef PERDURE_ENUM(perdure_status){
     PERDURE_READ_ONLY = 13,          // a mutation of a pool that was opened read-only
     PERDURE_HASH_OVERFLOW = 14,      // more keys of one hash than the table takes
     PERDURE_CONFLICT = 15,           // a requirement of a batch is not met; nothing was changed
-    PERDURE_LIVE_MISSING = 16,       // the live image of a buffered pool is not where it was
+    PERDURE_LIVE_MISSING = 16,       // the live image of a buffered pool is missing, or not usable
     PERDURE_TRUNCATED = 100          // the value is larger than the caller's buffer
 } perdure_status;
 

@@ -39,7 +39,7 @@ typedef struct perdure_buffered_options {
 // perdure_pool_open() with options for a pool of durability `buffered`. They have no effect on
 // another pool. `options` decides on the durability as always.
 // Errors: those of perdure_pool_open(); LIVE_MISSING (the live image of a pool that was left open
-// is gone).
+// is gone, or cannot be used).
 PERDURE_API perdure_status perdure_pool_open_buffered(const char* path,
                                                       const perdure_pool_options* options,
                                                       const perdure_buffered_options* buffered,

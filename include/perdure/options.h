@@ -125,7 +125,9 @@ struct PoolOptions {
   // damage and stats() what can be read. Damaged maps return `corruption`.
   bool allow_damage = false;
   // If the pool is untrusted, verifies everything and serves it if there is no violation; otherwise
-  // the open fails with `corruption`. No check can tell what is missing. No effect on other pools.
+  // the open fails with `corruption`. No check can tell what is missing. A `buffered` pool whose
+  // live image is missing or cannot be used is served as it was at its last durable cut. No effect
+  // on other pools.
   bool accept_untrusted = false;
   // A mode that is stated here stays for later opens with `automatic`, also if it is a weaker one.
   // So a service that needs `power` states it at every open. An open that enters `power` first

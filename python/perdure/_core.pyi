@@ -62,7 +62,7 @@ class ConflictError(Error):
     """A requirement of a batch is not met. Nothing was changed."""
 
 class LiveMissingError(Error):
-    """The live image of a buffered pool is not where it was."""
+    """The live image of a buffered pool is missing, or not usable."""
 
 class ClosedError(InvalidArgumentError):
     """The pool, or the object, was closed."""

@@ -32,7 +32,7 @@ constexpr std::array kErrors{
     ErrorClass{"ReadOnlyError", "A change of a pool that was opened read-only."},
     ErrorClass{"HashOverflowError", "More keys of one hash than the table takes."},
     ErrorClass{"ConflictError", "A requirement of a batch is not met. Nothing was changed."},
-    ErrorClass{"LiveMissingError", "The live image of a buffered pool is not where it was."},
+    ErrorClass{"LiveMissingError", "The live image of a buffered pool is missing, or not usable."},
 };
 PyObject* errors[kErrors.size()];
 PyObject* closed_error;
