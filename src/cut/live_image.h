@@ -11,9 +11,9 @@
 //       image only if all four are those of the base's mark and of this machine, and if the base
 //       has exactly the epochs that it had when this image was used with it (`folded`).
 //   live.V3  durable() is an epoch that is on the disk; all that changed since is dirty.
-//   live.V4  What is copied out of the image is used only if has_lost() is false after the copy: if
-//       the kernel cannot write a page of a file, it takes the page for clean, and may read what the
-//       disk has instead.
+//   live.V4  What is copied out of the image is used only if has_lost() is false after the copy. If
+//       the kernel cannot write a page of a file, it takes the page for clean, and may read what
+//       the disk has instead.
 // RECOVERY  inherit(), of the next process; then image_check.h decides whether it can be trusted.
 // Thread safety: one thread.
 #pragma once
@@ -59,8 +59,8 @@ class LiveImage final : private GrowthWatch {
     std::uint64_t bytes = 0;
   };
   // Makes the files of the image that the mark names, of a pool of `bytes` bytes, with the
-  // permissions of `like`. `begun`: the last epoch that it will have. publish() gives them their names. Errors: exists, busy, pool_full,
-  // out_of_memory, io.
+  // permissions of `like`. `begun`: the last epoch that it will have. publish() gives them their
+  // names. Errors: exists, busy, pool_full, out_of_memory, io.
   Status make(std::string_view path, const layout::BaseMark& mark, Base base, std::uint64_t bytes,
               const FileStorage& like, std::uint64_t begun) noexcept;
   Status publish() noexcept;

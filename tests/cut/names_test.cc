@@ -1,5 +1,5 @@
-// Pools with durability `buffered` whose files are moved, replaced or prepared by another user while
-// they are open, and programs that have closed their standard streams.
+// Pools with durability `buffered` whose files are moved, replaced, removed, or prepared by another
+// user while they are open, and programs that have closed their standard streams.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
