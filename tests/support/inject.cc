@@ -76,7 +76,7 @@ const char* fault_name(Fault fault) noexcept {
                                            "madvise", "ftruncate",   "posix_fallocate", "fallocate",
                                            "msync",   "fdatasync",   "fsync",           "open",
                                            "lock",    "pread",       "fstat",           "link",
-                                           "statfs",  "thread"};
+                                           "statfs",  "thread",      "write_back"};
   return kNames[static_cast<std::size_t>(fault)];
 }
 
@@ -196,6 +196,11 @@ int __wrap_fallocate(int fd, int mode, off_t offset, off_t n) {
 int __real_msync(void* p, std::size_t n, int flags);
 int __wrap_msync(void* p, std::size_t n, int flags) {
   return fails(Fault::msync, EIO) ? failed_call(-1) : __real_msync(p, n, flags);
+}
+int __real_sync_file_range(int fd, off64_t offset, off64_t n, unsigned flags);
+int __wrap_sync_file_range(int fd, off64_t offset, off64_t n, unsigned flags) {
+  return fails(Fault::write_back, EIO) ? failed_call(-1)
+                                       : __real_sync_file_range(fd, offset, n, flags);
 }
 int __real_fdatasync(int fd);
 int __wrap_fdatasync(int fd) {

@@ -35,8 +35,10 @@ enum class Fault : std::uint8_t {
   link,
   statfs,
   thread,  // pthread_create
+  // Of live images only: the kernel says that it could not write a page of the file back.
+  write_back,
 };
-inline constexpr Fault kLastFault = Fault::thread;
+inline constexpr Fault kLastFault = Fault::thread;  // that any pool can have
 const char* fault_name(Fault fault) noexcept;
 
 // A pretended machine: the file system of a pool, and the content of system files. It works without
