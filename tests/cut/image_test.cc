@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cut/image_evidence.h"
+#include "platform/boot_evidence.h"
 #include "tests/cut/left_image.h"
 #include "tests/support/inject.h"
 
@@ -35,18 +35,18 @@ TEST(Boots, AreComparedByTheirClocks) {
       {clocks(100, kBooted), clocks(99, kBooted), Boot::another, Boot::unknown},
       {clocks(100, kBooted), clocks(200, kBooted + 2), Boot::same, Boot::same},
       {clocks(100, kBooted), clocks(200, kBooted - 2), Boot::same, Boot::same},
-      {clocks(100, kBooted), clocks(200, kBooted + 3), Boot::another, Boot::unknown},
-      {clocks(100, kBooted), clocks(200, kBooted - 3), Boot::another, Boot::unknown},
-      {clocks(100, kBooted), clocks(200, kBooted + 3600), Boot::another, Boot::unknown},
-      {clocks(100, kBooted), clocks(200, kBooted - 3600), Boot::another, Boot::unknown},
+      {clocks(100, kBooted), clocks(200, kBooted + 3), Boot::unknown, Boot::unknown},
+      {clocks(100, kBooted), clocks(200, kBooted - 3), Boot::unknown, Boot::unknown},
+      {clocks(100, kBooted), clocks(200, kBooted + 3600), Boot::unknown, Boot::unknown},
+      {clocks(100, kBooted), clocks(200, kBooted - 3600), Boot::unknown, Boot::unknown},
       // A board without a clock begins at the same time again and again.
       {clocks(100, 0), clocks(20, 0), Boot::another, Boot::unknown},
       {clocks(100, 0), clocks(200, 0), Boot::same, Boot::same},
       // The lower half is a number of 32 bits.
       {clocks(100, kWrap - 1), clocks(200, kWrap + 1), Boot::same, Boot::same},
       {clocks(100, kWrap + 1), clocks(200, kWrap - 1), Boot::same, Boot::same},
-      {clocks(100, kWrap - 1), clocks(200, kWrap + 2), Boot::another, Boot::unknown},
-      {clocks(100, kWrap + 1), clocks(200, kWrap - 2), Boot::another, Boot::unknown},
+      {clocks(100, kWrap - 1), clocks(200, kWrap + 2), Boot::unknown, Boot::unknown},
+      {clocks(100, kWrap + 1), clocks(200, kWrap - 2), Boot::unknown, Boot::unknown},
       {clocks(100, -1), clocks(200, 1), Boot::same, Boot::same},
       {~std::uint64_t{0}, clocks(200, kBooted), Boot::another, Boot::unknown},
   };
@@ -459,14 +459,19 @@ TEST_F(OtherBoots, WithClocksThatDisagreeThePoolIsAsAtItsLastCut) {
     return (was >> 32 << 32) | static_cast<std::uint32_t>(was + 3600 * hours);
   };
   const std::uint64_t was = image_.head().clocks;
-  for (const std::uint64_t now :
-       {hours_apart(was, 1), hours_apart(was, -1),
-        clocks((was >> 32) + 1'000'000, static_cast<std::int64_t>(was))}) {
+  for (const std::uint64_t now : {hours_apart(was, 1), hours_apart(was, -1)}) {
     put_back();
     enter_other_boot([&](LiveHead& head) { head.clocks = now; });
+    const ImageFiles image = read_image(path("pool-live"));
     EXPECT_EQ(wrong_after_open(synced_), "");
-    EXPECT_EQ(files(), 1U) << "an image of before a restart is of no use";
+    expect_aside(image);  // the clock of the machine may have been set
   }
+  put_back();
+  enter_other_boot([&](LiveHead& head) {
+    head.clocks = clocks((was >> 32) + 1'000'000, static_cast<std::int64_t>(was));
+  });
+  EXPECT_EQ(wrong_after_open(synced_), "");
+  EXPECT_EQ(files(), 1U) << "an image of before a restart is of no use";
 }
 
 TEST_F(OtherBoots, AnImageThatIsNotInMemoryIsKept) {
