@@ -32,6 +32,7 @@ class ImageCheck {
   Status run(LogReader<RealPlatform>& log) noexcept {
     if (Status s = make(); !s.ok()) return s;
     const std::uint64_t size = image_.image().size();
+    if (is_shorter(size)) return is_older();
     for (std::uint64_t at = 0; at < size; at += kPiece) {
       if (!image_.chunks().is_live(at)) continue;
       if (Status s = compare_piece(at, std::min(kPiece, size - at)); !s.ok()) return s;
@@ -57,6 +58,14 @@ class ImageCheck {
     pieces_.reset(new (std::nothrow) std::byte[2 * kPiece]);
     const bool memory = differs_ != nullptr && seen_ != nullptr && pieces_ != nullptr;
     return memory ? Status() : Status(StatusCode::out_of_memory);
+  }
+  // The file grows before a store. A line behind its end could not be read.
+  bool is_shorter(std::uint64_t size) const noexcept {
+    const auto& dirty = image_.dirty();
+    for (std::uint64_t line = size / kLine; dirty.covers(line); ++line) {
+      if (dirty.has(line)) return true;
+    }
+    return false;
   }
   // An older build gave the base another header than the image.
   bool is_header(std::uint64_t offset) const noexcept {

@@ -103,6 +103,10 @@ class DirtyLog {
   std::uint64_t drained() const noexcept { return drained_; }  // entries, since the open
   // Whether no line is dirty but for those in rings and those that were taken.
   bool empty() const noexcept { return next_top(dirty_, 0) == shape_.tops; }
+  // Whether the line has its bits.
+  bool covers(std::uint64_t line) const noexcept {
+    return line / 64 < covered().load(std::memory_order_relaxed);
+  }
   // Whether the line is dirty, and not only noted in a ring.
   bool has(std::uint64_t line) const noexcept {
     return covers(line) &&
@@ -176,9 +180,6 @@ class DirtyLog {
   void find_parts() noexcept;
   // How many words of lines have space; in the header, because the next process needs it.
   Word& covered() const noexcept { return *word(offsetof(Header, covered)); }
-  bool covers(std::uint64_t line) const noexcept {
-    return line / 64 < covered().load(std::memory_order_relaxed);
-  }
   bool drain_ring(std::uint32_t slot) noexcept;
   bool take_entry(Word& place, std::uint64_t entry) noexcept;
   [[gnu::noinline]] void mark(std::uint64_t line, std::uint64_t count) noexcept;
