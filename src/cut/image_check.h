@@ -12,7 +12,8 @@
 //       the sectors of the marks, and, once space was given back, zeros. A line that the log has is
 //       in a live chunk.
 //   check.Y3  No line behind the end of the image is dirty: the image grows before a store.
-// LIMITS  A page that the disk has from before, and in which only dirty lines differ, is not found.
+// LIMITS  A page that the disk has from before, and in which only dirty lines differ, is not found;
+//   nor, once space was given back, a line that the disk has as zeros.
 //   So an image is used only if there is no sign that its disk was taken away (boot_evidence.h).
 // COSTS  Reads the live chunks, the same parts of the base, and the log once; two bits of memory
 //   for each line of the pool.
