@@ -311,8 +311,12 @@ std::int64_t FileStorage::in_the_way(short lock) const noexcept {
 }
 
 std::int64_t FileStorage::lock_holder() const noexcept { return in_the_way(F_RDLCK); }
+// One call: in between an owner could go.
 bool FileStorage::has_readers() const noexcept {
-  return in_the_way(F_WRLCK) != 0 && lock_holder() == 0;
+  struct flock request{};
+  request.l_type = F_WRLCK;
+  request.l_whence = SEEK_SET;
+  return fcntl(fd_, F_OFD_GETLK, &request) == 0 && request.l_type == F_RDLCK;
 }
 
 bool FileStorage::backs(std::uint64_t bytes) const noexcept {

@@ -207,7 +207,8 @@ Status open_as_reader(FileStorage& storage, std::string_view path, bool& in_use)
     const Holder holder = holder_of(storage, path);
     const bool patient = RealPlatform::now_ns() - began < kPatience;
     if (holder.has_cuts && !(holder.ends && patient)) return {};
-    const bool changes = holder.buffers && !holder.has_cuts;
+    // Other readers are in no reader's way: an owner has gone meanwhile.
+    const bool changes = holder.reads || (holder.buffers && !holder.has_cuts);
     if (!patient || !(holder.ends || changes)) return tell(holder);
     storage.close();
     nap();
