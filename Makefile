@@ -7,7 +7,7 @@
         report-power report-buffered report-full setup-report bench-python ycsb ycsb-run test-ycsb \
         paper-figures papers figures guard-builds lin mutants faults fuzz coverage coherence \
         python test-python wheel ci-python seventh-engine cross docs test-docs setup-packages deb \
-        dist test-packages ci clean
+        dist test-packages setup-power power-cuts with-tests ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz python
 ENGINE ?= phast
@@ -125,7 +125,7 @@ bench-c: build-release  ## compare calls of the C library with the same calls of
 bench-check: setup  ## compare speed and costs with BASE=commit
 	@scripts/bench_check.py $(if $(BASE),--base $(BASE))
 
-power-cuts: build/release/build.ninja setup-power  ## cut the power of a virtual machine CUTS times
+power-cuts: with-tests setup-power  ## cut the power of a virtual machine CUTS times
 	cmake --build --preset release --target perdure_power_guest
 	@scripts/power_cuts.py build/release/testing/perdure-power-guest $(or $(CUTS),200)
 
@@ -261,8 +261,10 @@ build/%/build.ninja: CMakePresets.json | setup setup-clang
 	cmake --preset $*
 
 .PRECIOUS: build/%/build.ninja
-build-release: build/release/build.ninja setup
+with-tests: build/release/build.ninja setup
 	@grep -q '^PERDURE_TESTS:BOOL=ON' build/release/CMakeCache.txt || cmake --preset release
+
+build-release: with-tests
 	cmake --build --preset release
 
 build-%: build/%/build.ninja
