@@ -7,7 +7,7 @@
         report-power report-buffered report-full setup-report bench-python ycsb ycsb-run test-ycsb \
         paper-figures papers figures guard-builds lin mutants faults fuzz coverage coherence \
         python test-python wheel ci-python seventh-engine cross docs test-docs setup-packages deb \
-        dist test-packages setup-power power-cuts with-tests ci clean
+        dist test-packages setup-power power-cuts setup-world world with-tests ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz python
 ENGINE ?= phast
@@ -60,6 +60,9 @@ setup-ycsb:      ## the same for YCSB: Java, Maven and redis
 setup-power:     ## the same for power-cuts: QEMU, and tools that make the disk of its machine
 	@scripts/setup.sh power
 
+setup-world:     ## the same for world: ext4, xfs, btrfs
+	@scripts/setup.sh world
+
 setup-report:    ## the same for the pictures of a report, which matplotlib draws
 	@scripts/setup.sh report
 	@scripts/venv.sh report
@@ -103,6 +106,7 @@ nightly: ci asan guard-builds papers  ## run what CI runs, figures at length, do
 	@scripts/guards.py nightly --engine $(ENGINE)
 	ctest --test-dir build/release -L '^nightly$$' -j2 --output-on-failure --no-tests=ignore
 	@scripts/seventh_engine.py --quick
+	$(MAKE) world
 	$(MAKE) test-docs
 	$(MAKE) cross
 	$(MAKE) dist wheel test-packages
@@ -128,6 +132,10 @@ bench-check: setup  ## compare speed and costs with BASE=commit
 power-cuts: with-tests setup-power  ## cut the power of a virtual machine CUTS times
 	cmake --build --preset release --target perdure_power_guest
 	@scripts/power_cuts.py build/release/testing/perdure-power-guest $(or $(CUTS),200)
+
+world: with-tests setup-world  ## fill, take away and clone disks under pools, and so on, as root
+	cmake --build --preset release --target perdure_cli perdure_world_owner
+	@scripts/world.py build/release/perdure build/release/testing/perdure-world-owner
 
 lin: build-release setup-go  ## check recorded runs of ENGINE for linearizability
 	@scripts/lin.sh --engine $(ENGINE)
