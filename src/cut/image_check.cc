@@ -1,10 +1,18 @@
 #include "cut/image_check.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>  // memory orders
 #include <cerrno>
 #include <cstring>
 #include <memory>
 #include <new>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 namespace perdure {
 
@@ -12,6 +20,7 @@ namespace {
 
 constexpr std::uint64_t kPiece = 256_KiB;
 constexpr LineWords kZeros{};
+using Word = RealPlatform::Atomic<std::uint64_t>;
 
 Status is_older() noexcept {
   return Status::format(StatusCode::corruption,
@@ -33,6 +42,12 @@ class ImageCheck {
     if (Status s = make(); !s.ok()) return s;
     const std::uint64_t size = image_.image().size();
     if (is_shorter(size)) return is_older();
+    Status again = write_all_again(image_.dirty_file(), [](std::uint64_t) { return true; });
+    if (again.ok()) {
+      const auto is_live = [this](std::uint64_t at) { return image_.chunks().is_live(at); };
+      again = write_all_again(image_.image(), is_live);
+    }
+    if (!again.ok()) return again;
     for (std::uint64_t at = 0; at < size; at += kPiece) {
       if (!image_.chunks().is_live(at)) continue;
       if (Status s = compare_piece(at, std::min(kPiece, size - at)); !s.ok()) return s;
@@ -58,6 +73,39 @@ class ImageCheck {
     pieces_.reset(new (std::nothrow) std::byte[2 * kPiece]);
     const bool memory = differs_ != nullptr && seen_ != nullptr && pieces_ != nullptr;
     return memory ? Status() : Status(StatusCode::out_of_memory);
+  }
+  // The kernel may have failed to write a page and told a process that is gone, or another one. It
+  // takes such a page for clean, and can still drop it. So every page is made dirty again, without a
+  // change, before it is compared: if it cannot be written now, this process is told.
+  static Status write_again(FileStorage& file, std::uint64_t at, std::uint64_t n) noexcept {
+    std::byte* const begin = file.base() + at;
+    if (::madvise(begin, n, MADV_POPULATE_WRITE) == 0) return {};
+    if (errno != EINVAL) {
+      return Status::format(StatusCode::corruption, "it cannot be read or written: %s",
+                            std::strerror(errno));
+    }
+    for (std::uint64_t page = 0; page < n; page += kPage) {  // an older kernel
+      reinterpret_cast<Word*>(begin + page)->fetch_or(0, std::memory_order_relaxed);
+    }
+    return {};
+  }
+  // What the file has: a hole has nothing to lose, and perhaps there is no space for it.
+  template <class F>
+  static Status write_all_again(FileStorage& file, F&& is_shown) noexcept {
+    for (off_t at = 0;;) {
+      const off_t begin = ::lseek(file.descriptor(), at, SEEK_DATA);
+      const off_t end = begin < 0 ? begin : ::lseek(file.descriptor(), begin, SEEK_HOLE);
+      if (end < 0) return {};  // there is nothing more
+      const auto last = std::min<std::uint64_t>(align_up(static_cast<std::uint64_t>(end), kPage),
+                                                align_up(file.size(), kPage));
+      for (std::uint64_t from = static_cast<std::uint64_t>(begin) / kPage * kPage; from < last;) {
+        const std::uint64_t to = std::min((from / kPiece + 1) * kPiece, last);
+        Status s = is_shown(from) ? write_again(file, from, to - from) : Status();
+        if (!s.ok()) return s;
+        from = to;
+      }
+      at = end;
+    }
   }
   // The file grows before a store. A line behind its end could not be read.
   bool is_shorter(std::uint64_t size) const noexcept {
@@ -134,7 +182,9 @@ Status verify_image(LiveImage& image, LogReader<RealPlatform>& log, FileSystem& 
                           "the kernel could not write a part of it to the disk");
   }
   if (log.end().epoch > image.begun()) return is_older();
-  return ImageCheck(image, files, base).run(log);
+  Status s = ImageCheck(image, files, base).run(log);
+  if (s.ok() && image.has_lost(layout::kDoubtful)) return is_older();
+  return s;
 }
 
 }  // namespace perdure

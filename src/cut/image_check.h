@@ -15,8 +15,8 @@
 // LIMITS  A page that the disk has from before, and in which only dirty lines differ, is not found;
 //   nor, once space was given back, a line that the disk has as zeros.
 //   So an image is used only if there is no sign that its disk was taken away (boot_evidence.h).
-// COSTS  Reads the live chunks, the same parts of the base, and the log once; two bits of memory
-//   for each line of the pool.
+// COSTS  Reads the live chunks, the same parts of the base, and the log once, and makes the kernel
+//   write the live chunks again; two bits of memory for each line of the pool.
 // Thread safety: one thread.
 #pragma once
 
