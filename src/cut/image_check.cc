@@ -156,7 +156,7 @@ class ImageCheck {
     if ((seen_[line / 64] & bit(line)) != 0) return true;
     seen_[line / 64] |= bit(line);
     differs_[line / 64] &= ~bit(line);
-    if (is_of_mark(at) || image_.dirty().has(line)) return true;
+    if (is_of_mark(at) || is_header(at) || image_.dirty().has(line)) return true;
     // Every piece of a live chunk was read before: the access does not fail.
     const std::byte* const here = image_.image().base() + at;
     return std::memcmp(here, &content, kLine) == 0 || is_free(here);

@@ -174,7 +174,7 @@ class Golden : public BufferedFiles {
     expect_opened(rounds, durability);
   }
   void expect_opened(const std::vector<std::uint64_t>& rounds, Durability durability,
-                     const PoolOptions& options = as_it_was()) {
+                     const PoolOptions& options = as_it_was(), std::size_t left = 1) {
     {
       Pool pool = open_pool(path(), options);
       EXPECT_EQ(must(pool.info()).durability, durability);
@@ -183,7 +183,7 @@ class Golden : public BufferedFiles {
       must(map.put(1, 2));
       must(pool.close());
     }
-    EXPECT_EQ(files(), 1U);
+    EXPECT_EQ(files(), left);
     Pool pool = open_pool(path(), as_it_was());
     expect_rounds(pool, rounds);
     must(pool.close());
@@ -351,11 +351,12 @@ TEST_F(Golden, BufferedAfterAPowerFailure) {
   machine_went_down();
   expect_opened({0, 1, 2, 3, 4}, Durability::buffered);
 }
-// The image lies beside the pool, with what was written back of it.
+// The image lies beside the pool, with what was written back of it. It has no clocks that prove the
+// restart, so it is kept under another name.
 TEST_F(Golden, BufferedAfterAPowerFailureWithItsImage) {
   lay_out("buffered_killed");
   made_here(true);
-  expect_opened({0, 1, 2, 3, 4}, Durability::buffered);
+  expect_opened({0, 1, 2, 3, 4}, Durability::buffered, as_it_was(), 3);
 }
 TEST_F(Golden, BufferedKilledAndCopied) {
   expect_copy("buffered_killed", {0, 1, 2, 3, 4}, Durability::buffered);
