@@ -223,8 +223,9 @@ class LeftImages : public BufferedFiles {
     }
     return files;
   }
+  void keep_base() { left_ = read_files(); }
   void keep() {
-    left_ = read_files();
+    keep_base();
     image_ = read_image(path("pool-live"));
   }
   // The base keeps its inode.

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -26,6 +27,7 @@ std::atomic<Fault> chosen{Fault::none};
 std::atomic<std::uint64_t> calls_left{0};
 std::atomic<bool> stays{false};
 std::atomic<bool> unnoticed{false};
+std::atomic<bool> deadly{false};
 std::atomic<std::uint64_t> fired{0};
 thread_local std::uint64_t fired_here = 0;
 std::atomic<int> instead{0};  // replaces the usual error, unless 0
@@ -44,6 +46,7 @@ bool fails(Fault fault, int error) noexcept {
     calls_left.store(left - 1);
     if (left != 1) return false;
   }
+  if (deadly.load()) kill(getpid(), SIGKILL);
   fired.fetch_add(1);
   ++fired_here;
   errno = instead != 0 ? instead.load() : error;
@@ -85,6 +88,7 @@ void set_unnoticed(bool on) noexcept {
   if (on) untouchable = mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   unnoticed = on;
 }
+void set_deadly(bool on) noexcept { deadly = on; }
 void pretend(const Pretence& what) noexcept { pretence = what; }
 void set_fault(Fault fault, std::uint64_t k, bool sticky, int error) noexcept {
   chosen = fault;

@@ -74,6 +74,9 @@ std::uint64_t faults_fired_here() noexcept;
 // allocation and mmap return memory that must not be touched; open opens another file.
 void set_unnoticed(bool on) noexcept;
 
+// Instead of an error, the process is killed in the call.
+void set_deadly(bool on) noexcept;
+
 // Counts and injects during its life.
 class Armed {
  public:
