@@ -45,7 +45,7 @@ Status LiveImage::path_of(const layout::BaseMark& mark, std::string_view base,
 
 Status LiveImage::read_head(const RealFileSystem& files, std::string_view path, LiveHead& out,
                             const FileStorage& base) noexcept {
-  RealFileSystem::Place at;
+  RealFileSystem::Place at{};
   if (Status s = files.find(path, at); !s.ok()) return s;
   FileStorage file;
   if (at.folder >= 0) file.look_in(at.folder);
@@ -81,7 +81,7 @@ Status LiveImage::name_files(std::string_view path, RealFileSystem::Place& image
 Status LiveImage::make_files(std::string_view path, std::uint64_t max_bytes,
                              const FileStorage& like) noexcept {
   constexpr unsigned kOwnerOnly = 0600;
-  RealFileSystem::Place name;
+  RealFileSystem::Place name{};
   PathText dirty;
   Status s = name_files(path, name, dirty);
   if (s.ok()) s = image_.create(name.name, kOwnerOnly);
@@ -137,7 +137,7 @@ Status LiveImage::inherit(std::string_view path, const layout::BaseMark& mark, i
                           const FileStorage& like) noexcept {
   chunks_.emplace(image_, base);
   const std::uint64_t max_bytes = mark.live.max_bytes;
-  RealFileSystem::Place name;
+  RealFileSystem::Place name{};
   PathText dirty;
   Status s = name_files(path, name, dirty);
   if (s.ok()) s = image_.open(name.name, FileStorage::Access::owner);

@@ -77,7 +77,7 @@ LogShape shape_for(std::uint64_t max_bytes, const BufferedOptions& options) noex
 
 bool is_dirty_file_in_memory(const RealFileSystem& files, std::string_view image) noexcept {
   PathText dirty;
-  RealFileSystem::Place at;
+  RealFileSystem::Place at{};
   return dirty.assign(image, "-dirty") && files.find(dirty.c_str(), at).ok() && is_in_memory(at);
 }
 
@@ -272,6 +272,9 @@ Status Buffered::clear_old(const layout::BaseMark& next, const Opening& opening)
 
 Status Buffered::begin(const Opening& opening, layout::Header header, int copy,
                        bool trusted) noexcept {
+  if (left_open()) {  // two reads of the marks differ
+    return Status::format(StatusCode::busy, "its marks cannot be read reliably; try again");
+  }
   if (is_unknown(opening.identity.boot_id)) {
     return Status::format(StatusCode::unsupported,
                           "durability `buffered` needs the id of the boot, which cannot be read; "
@@ -648,6 +651,7 @@ Status Buffered::verify_copy() noexcept {
 Status Buffered::refusal() noexcept {
   Status s = stream_->refusal();
   if (s.ok()) return s;
+  if (platform_->poisoned()) return platform_->failure();  // no call can mend that
   return Status::format(StatusCode::io,
                         "%s: no cut can be written any more, so nothing is changed (%.*s); see to "
                         "the disk, then call resume_log(), or close the pool",
@@ -707,6 +711,7 @@ Status read_mark(const FileStorage& storage, layout::BaseMark& mark) noexcept {
   std::unique_ptr<std::byte[]> pages(new (std::nothrow) std::byte[layout::kDirectoryOffset]);
   if (pages == nullptr) return StatusCode::out_of_memory;
   const std::int64_t n = storage.read(pages.get(), layout::kDirectoryOffset, 0);
+  if (n < 0) return Status::format(StatusCode::io, "cannot read: %s", std::strerror(errno));
   // What is no pool has no mark. Its header says what it is.
   if (n < static_cast<std::int64_t>(layout::kDirectoryOffset)) return {};
   layout::BaseMark copies[2];

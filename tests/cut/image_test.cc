@@ -386,6 +386,23 @@ TEST_F(Images, ARestoreThatFailsIsMadeByTheNextOpen) {
   EXPECT_GT(failed, 20U);
 }
 
+// A read of the marks that fails once must not make the pool look like one that was closed.
+TEST_F(Images, AFailedReadOfTheMarksLosesNothing) {
+  make_closed();
+  leave(two_syncs);
+  std::uint64_t fired = 1;
+  for (std::uint64_t call = 1; call <= 12 && fired != 0 && !HasFailure(); ++call) {
+    SCOPED_TRACE(call);
+    put_back();
+    {
+      const Failing fails(Fault::pread, call, false);
+      const auto pool = Pool::open(path(), by_hand());
+      fired = faults_fired();
+    }
+    EXPECT_EQ(wrong_after_open(content_), "");
+  }
+}
+
 TEST_F(Images, ARestoreThatIsKilledIsMadeByTheNextOpen) {
   make_closed();
   leave(two_syncs);
