@@ -68,15 +68,18 @@ class ImageCheck {
  private:
   Status make() noexcept {
     words_ = image_.image().size() / kLine / 64 + 1;
-    differs_.reset(new (std::nothrow) std::uint64_t[words_]());
-    seen_.reset(new (std::nothrow) std::uint64_t[words_]());
+    differs_.reset(new (std::nothrow) std::uint64_t[words_]);
+    seen_.reset(new (std::nothrow) std::uint64_t[words_]);
     pieces_.reset(new (std::nothrow) std::byte[2 * kPiece]);
-    const bool memory = differs_ != nullptr && seen_ != nullptr && pieces_ != nullptr;
-    return memory ? Status() : Status(StatusCode::out_of_memory);
+    if (differs_ == nullptr || seen_ == nullptr || pieces_ == nullptr)
+      return StatusCode::out_of_memory;
+    std::fill_n(differs_.get(), words_, 0);
+    std::fill_n(seen_.get(), words_, 0);
+    return {};
   }
   // The kernel may have failed to write a page and told a process that is gone, or another one. It
-  // takes such a page for clean, and can still drop it. So every page is made dirty again, without a
-  // change, before it is compared: if it cannot be written now, this process is told.
+  // takes such a page for clean, and can still drop it. So every page is made dirty again, without
+  // a change, before it is compared: if it cannot be written now, this process is told.
   static Status write_again(FileStorage& file, std::uint64_t at, std::uint64_t n) noexcept {
     std::byte* const begin = file.base() + at;
     if (::madvise(begin, n, MADV_POPULATE_WRITE) == 0) return {};

@@ -192,7 +192,11 @@ Status FileStorage::create(std::string_view path, unsigned permissions) noexcept
 
 Status FileStorage::publish() noexcept {
   // link() fails where rename() would replace a file that was made meanwhile.
-  if (!is_named(new_path_.c_str())) {
+  struct stat own{};
+  struct stat named{};
+  if (fstat(fd_, &own) == 0 &&
+      ::fstatat(folder(), new_path_.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+      (own.st_ino != named.st_ino || own.st_dev != named.st_dev)) {
     return Status::format(StatusCode::busy, "another file took its name meanwhile; try again");
   }
   if (::linkat(folder(), new_path_.c_str(), folder(), path_.c_str(), 0) != 0) {

@@ -72,6 +72,8 @@ bool same_file(const struct stat& a, const struct stat& b) noexcept {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
+RealFileSystem::Place nowhere() noexcept { return {.folder = AT_FDCWD, .name = "", .path = {}}; }
+
 std::string_view folder_of(std::string_view path) noexcept {
   const std::size_t slash = path.rfind('/');
   if (slash == std::string_view::npos) return ".";
@@ -114,7 +116,7 @@ Status RealFileSystem::find(std::string_view path, Place& place) const noexcept 
 
 template <class Call>
 Status RealFileSystem::on_name(const char* what, std::string_view path, Call call) const noexcept {
-  Place at{};
+  Place at = nowhere();
   if (Status s = find(path, at); !s.ok()) return s;
   return call(at.folder, at.name) == 0 ? Status() : failed(what, path);
 }
@@ -139,7 +141,7 @@ Status RealFileSystem::hold(std::string_view path, bool alone) noexcept {
     place = std::ranges::find_if(held_, [](const Held& held) { return held.folder < 0; });
   }
   if (place == held_.end()) return StatusCode::out_of_memory;
-  Place at{};
+  Place at = nowhere();
   if (Status s = find(path, at); !s.ok()) return s;
   const int links = alone ? O_NOFOLLOW : 0;
   const int folder = above_streams(repeated(
@@ -211,7 +213,7 @@ Status RealFileSystem::verify(std::string_view path, int file) const noexcept {
 }
 
 Status RealFileSystem::rename(std::string_view from, std::string_view to) noexcept {
-  Place target{};
+  Place target = nowhere();
   if (Status s = find(to, target); !s.ok()) return s;
   return on_name("rename", from, [&](int folder, const char* name) {
     return ::renameat(folder, name, target.folder, target.name);
@@ -283,7 +285,7 @@ Status RealFileSystem::list(std::string_view path,
 // --- files ---------------------------------------------------------------------------------------
 
 Expected<FileSystem::File> RealFileSystem::open(std::string_view path, Open how) noexcept {
-  Place at{};
+  Place at = nowhere();
   if (Status s = find(path, at); !s.ok()) return fail(std::move(s));
   const int fresh = how == Open::fresh ? O_CREAT | O_EXCL : 0;
   const int access = how == Open::reading ? O_RDONLY : O_RDWR;

@@ -151,6 +151,17 @@ void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::f
 // ---- functions that the linker wraps ----
 
 // NOLINTBEGIN(bugprone-reserved-identifier)
+namespace {
+
+// A planted failure of an open; or, unnoticed, of another file.
+template <class Open>
+int open_or_fail(Open real) noexcept {
+  if (!fails(Fault::open, EMFILE)) return real();
+  return is_unnoticed() ? memfd_create("unasked", MFD_CLOEXEC) : -1;
+}
+
+}  // namespace
+
 extern "C" {
 
 void* __wrap_malloc(std::size_t n) {
@@ -219,8 +230,15 @@ int __wrap_open(const char* path, int flags, ...) {
   const int mode = (flags & O_CREAT) != 0 ? va_arg(arguments, int) : 0;
   va_end(arguments);
   if (is_pretended(path)) return open_pretended();
-  if (!fails(Fault::open, EMFILE)) return __real_open(path, flags, mode);
-  return is_unnoticed() ? memfd_create("unasked", MFD_CLOEXEC) : -1;
+  return open_or_fail([&] { return __real_open(path, flags, mode); });
+}
+int __real_openat(int folder, const char* path, int flags, ...);
+int __wrap_openat(int folder, const char* path, int flags, ...) {
+  std::va_list arguments;
+  va_start(arguments, flags);
+  const int mode = (flags & O_CREAT) != 0 ? va_arg(arguments, int) : 0;
+  va_end(arguments);
+  return open_or_fail([&] { return __real_openat(folder, path, flags, mode); });
 }
 int __real_fcntl(int fd, int command, ...);
 int __wrap_fcntl(int fd, int command, ...) {
@@ -267,9 +285,10 @@ ssize_t __wrap_readlink(const char* path, char* out, std::size_t n) {
   std::memcpy(out, kDisk, bytes);
   return static_cast<ssize_t>(bytes);
 }
-int __real_link(const char* from, const char* to);
-int __wrap_link(const char* from, const char* to) {
-  return fails(Fault::link, EIO) ? failed_call(-1) : __real_link(from, to);
+int __real_linkat(int from_folder, const char* from, int to_folder, const char* to, int flags);
+int __wrap_linkat(int from_folder, const char* from, int to_folder, const char* to, int flags) {
+  return fails(Fault::link, EIO) ? failed_call(-1)
+                                 : __real_linkat(from_folder, from, to_folder, to, flags);
 }
 int __real_pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
                           void* argument);
