@@ -53,8 +53,9 @@ class Pool {
   // untrusted; live_missing; corruption; unsupported_format; unsupported
   // (the medium cannot give this durability); invalid_argument; io; out_of_memory; pool_full;
   // poisoned (a write-back of the recovery failed).
-  // In durability `buffered` the open copies the whole file. If it fails after that, the file keeps
-  // its content, but its header and its marks may have been written.
+  // In durability `buffered` an open that fails leaves the content of the file as it was, but its
+  // header and its marks may have been written. After a kill it reads the parts that were stored to
+  // since the pool was opened, and the log.
   // Errors of OpenMode::read_only: also busy (a process has the pool open, and not in durability
   // `buffered`).
   // A refusal with busy, untrusted, unsupported_format or unsupported leaves the file as it was. So

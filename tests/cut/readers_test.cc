@@ -13,7 +13,7 @@
 namespace perdure::test {
 namespace {
 
-constexpr std::uint64_t kStill = 500;  // keys that nobody touches
+constexpr std::uint64_t kStill = 500;  // keys that stay
 constexpr std::uint64_t kBatch = 10'000, kBatchKeys = 64;
 constexpr std::uint64_t kChurn = 20'000, kChurnKeys = 6'000;
 
