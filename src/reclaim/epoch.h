@@ -24,7 +24,9 @@
 //   drain_all the same for every thread's limbo, from any thread, at any time. It prepares again
 //             what the thread itself has not fenced yet: a fence covers the write-backs of its own
 //             thread only. The latch of another thread costs a heavy fence. So it is not taken
-//             before the epoch at which something can be due (Slot::due_outside).
+//             before the epoch at which something can be due (Slot::due_outside). It returns when
+//             what other threads had taken is finished: the caller may free what the reclaimers
+//             use, or look for the memory.
 //   inherit   takes over what is left in a slot whose thread has not retired for kIdleEpochs. A
 //             thread that has only lost its core for a moment comes back earlier.
 // ORDERING
@@ -36,6 +38,9 @@
 //   slot.pinned   stored, then light_fence(), then any load of shared state; the advancer does
 //                 heavy_fence() before it reads the slots: either it sees the pin, or the pin's
 //                 loads come after the fence and see everything unlinked before it.
+//   slot.rounds   raised to an odd number before objects leave a ring, and again after the last of
+//                 them is finished. So a thread that finds a ring without them sees either that
+//                 they are on their way, or all that their finish() did.
 //   chunks_made_  raised before a chunk is published: a thread that uses a slot has seen it raised.
 //                 The heavy fence that shows a pin to the advancer shows the slot's chunk, too.
 //   epoch         loaded (acquire) before the pin: a thread pinned at e sees all that was unlinked
@@ -222,6 +227,7 @@ class EpochDomain {
       if (!is_own && epoch() < slot.due_outside.load(std::memory_order_relaxed)) return;
       collect(slot, is_own, size);
     });
+    if (own != nullptr && !finishing(*own)) wait_for_others(*own);
   }
   // The same for a thread that needs room in the pool or in its limbo: readers that have only lost
   // their core get kBriefPatienceNs to leave their guards (kPatienceNs if this thread's limbo is at
@@ -300,6 +306,8 @@ class EpochDomain {
     typename P::template Atomic<std::uint32_t> head{0};
     std::uint32_t fenced = 0;
     std::uint32_t prepared = 0;
+    // Odd while this thread finishes objects, which are in no ring any more.
+    typename P::template Atomic<std::uint32_t> rounds{0};
     bool must_fence = false;     // an object in [fenced, prepared) has been written back
     std::uint32_t capacity = 0;  // power of two
     Retired* limbo = nullptr;
@@ -383,6 +391,41 @@ class EpochDomain {
     return true;
   }
 
+  static bool finishing(const Slot& slot) noexcept {
+    return slot.rounds.load(std::memory_order_acquire) % 2 != 0;
+  }
+  // While a thread takes objects from a ring and finishes them. A round within a round, of a
+  // finish() that drains, is a part of it.
+  class Round {
+   public:
+    explicit Round(Slot* slot) noexcept
+        : slot_(slot == nullptr || finishing(*slot) ? nullptr : slot) {
+      add();
+    }
+    ~Round() { add(); }
+    Round(const Round&) = delete;
+    Round& operator=(const Round&) = delete;
+
+   private:
+    void add() noexcept {
+      if (slot_ == nullptr) return;
+      slot_->rounds.store(slot_->rounds.load(std::memory_order_relaxed) + 1,
+                          std::memory_order_release);
+    }
+    Slot* slot_;
+  };
+  // Waits for the end of the rounds that are under way. No round waits for another one.
+  void wait_for_others(const Slot& own) noexcept {
+    for_each_slot([&](const Slot& slot) {
+      if (&slot == &own) return;
+      const std::uint32_t round = slot.rounds.load(std::memory_order_acquire);
+      for (unsigned spins = 0;
+           round % 2 != 0 && slot.rounds.load(std::memory_order_acquire) == round; ++spins) {
+        P::pause(spins);
+      }
+    });
+  }
+
   Retired& at(const Slot& slot, std::uint32_t i) const noexcept {
     return slot.limbo[i & (slot.capacity - 1)];
   }
@@ -396,6 +439,7 @@ class EpochDomain {
   }
   // The owner finishes a few objects, and prepares a few. Objects are finished outside the latch.
   [[gnu::noinline]] void collect_some(Slot& slot, std::uint64_t now) noexcept {
+    const Round round(&slot);
     Retired batch[kAtOnceBehind];
     std::uint32_t taken = 0;
     {
@@ -438,6 +482,7 @@ class EpochDomain {
   // Finishes up to `most` objects of a slot: the thread's own, or another one's. Limbo is in order
   // of epochs, so what is due is a prefix.
   void collect(Slot& slot, bool own, std::uint32_t most) noexcept {
+    const Round round(this_slot());
     Retired batch[kBatch];
     for (std::uint32_t taken = kBatch; taken == kBatch && most != 0; most -= taken) {
       std::uint32_t fenced = 0;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -139,6 +140,36 @@ TEST(Epochs, OnlyALongPauseHasItsLimboInherited) {
   EXPECT_LE(epochs.limbo_count(), (Domain::kGrace + 2) * Domain::kAdvanceEvery);
   epochs.drain_all();
   EXPECT_EQ(epochs.limbo_count(), 0U);
+}
+
+// What another thread has taken from its ring is no longer in limbo, but not yet free either. A
+// thread that drains before it frees what the reclaimers use, or to find room, waits for it.
+TEST(Epochs, ADrainWaitsForWhatAnotherThreadFinishes) {
+  using Domain = EpochDomain<RealPlatform>;
+  struct Slow {
+    std::atomic<bool> began{false};
+    std::atomic<bool> ended{false};
+  };
+  static constexpr Reclaimer kSlow{nullptr, [](void* context, std::uint64_t) {
+                                     auto& slow = *static_cast<Slow*>(context);
+                                     slow.began = true;
+                                     std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                                     slow.ended = true;
+                                   }};
+  RealPlatform platform;
+  Domain epochs(platform);
+  Slow slow;
+  std::jthread other([&] {
+    {
+      const EpochGuard<RealPlatform> guard(epochs);
+      epochs.retire(kSlow, &slow, 1);
+    }
+    epochs.drain_all();
+  });
+  while (!slow.began) std::this_thread::yield();
+  EXPECT_EQ(epochs.limbo_count(), 0U);
+  epochs.drain_for_room();
+  EXPECT_TRUE(slow.ended);
 }
 
 // A thread that needs an extent takes none from threads that have only the one that they use.
