@@ -61,19 +61,28 @@ class Ready : public Lookup<T> {
   }
 
   // For an insert that found no slot: the block that lies ready, or else one that it makes itself,
-  // of 4 KiB, and of four times as much for every level beyond the third. Waits for no thread.
+  // of 4 KiB, and of four times as much for every level beyond the third. Waits for no thread. Once
+  // the pool has refused the next size: one in place of the last level, see in_place_of_last().
   [[gnu::noinline]] Expected<Fresh> block_at_once(const LevelList& list) {
     const std::uint64_t buckets = list.next_size();
     if (const Fresh ready = take_ready(buckets); ready.offset != 0) return ready;
     if (refused_.load(std::memory_order_relaxed) == buckets) {
       // The pool is full, unless the size fits by now.
       auto block = context_.heap.allocate(buckets * sizeof(Bucket), BlockKind::plain);
-      if (!block) return fail(std::move(block.error()));
+      if (!block) return in_place_of_last(list, std::move(block.error()));
       context_.heap.free(*block);
       refused_.store(0, std::memory_order_relaxed);
     }
     const std::uint32_t beyond = list.count - std::min<std::uint32_t>(list.count, 3);
     return make_block(std::min(buckets, G::kOwn << 2 * beyond));
+  }
+  // The free space is too scattered for the next size. A level as large as the last one, which then
+  // drains, has slots for this key and for others, and the table is none the smaller afterwards.
+  [[gnu::noinline, gnu::cold]] Expected<Fresh> in_place_of_last(const LevelList& list,
+                                                                Status&& refused) {
+    const std::uint64_t buckets = list.levels[0]->count;
+    if (list.growing() || buckets > G::kOwn * kMostInPlace) return fail(std::move(refused));
+    return make_block(buckets);
   }
   // For a step of the rehash: the block that lies ready, or none after a step towards it.
   [[gnu::noinline]] Expected<Fresh> block_in_time(const LevelList& list) {
@@ -197,6 +206,8 @@ class Ready : public Lookup<T> {
     put_back(std::exchange(next_, {}).block);
     return Step::rest;
   }
+
+  static constexpr std::uint64_t kMostInPlace = 16;  // times kOwn: 64 KiB, which an insert zeroes
 
   struct {  // the next level, as far as it is zeroed; under ahead_latch_
     Fresh block;
