@@ -78,38 +78,70 @@ class ImageCheck {
     return {};
   }
   // The kernel may have failed to write a page and told a process that is gone, or another one. It
-  // takes such a page for clean, and can still drop it. So every page is made dirty again, without
-  // a change, before it is compared: if it cannot be written now, this process is told.
-  static Status write_again(FileStorage& file, std::uint64_t at, std::uint64_t n) noexcept {
-    std::byte* const begin = file.base() + at;
-    if (::madvise(begin, n, MADV_POPULATE_WRITE) == 0) return {};
-    if (errno != EINVAL) {
-      return Status::format(StatusCode::corruption, "it cannot be read or written: %s",
-                            std::strerror(errno));
-    }
-    for (std::uint64_t page = 0; page < n; page += kPage) {  // an older kernel
-      reinterpret_cast<Word*>(begin + page)->fetch_or(0, std::memory_order_relaxed);
+  // takes such a page for clean, and can still drop it. So every page that it has in memory is made
+  // dirty again, without a change, before it is compared: if it cannot be written now, this process
+  // is told. What is not in memory is as the disk has it.
+  template <class F>
+  static Status write_all_again(FileStorage& file, F&& is_shown) noexcept {
+    Holes holes(file.descriptor());
+    const std::uint64_t size = align_up(file.size(), kPage);
+    for (std::uint64_t at = 0; at < size; at += kPiece) {
+      if (!is_shown(at)) continue;
+      unsigned char resident[kPiece / kPage];
+      const std::uint64_t n = std::min(kPiece, size - at);
+      if (::mincore(file.base() + at, n, resident) != 0) return cannot_be_written();
+      const auto has = [&](std::uint64_t i) {
+        const std::byte* const page = file.base() + at + i * kPage;
+        return (resident[i] & 1) != 0 && (!holes.has(at + i * kPage) || !is_zero(page));
+      };
+      for (std::uint64_t i = 0; i < n / kPage;) {
+        const std::uint64_t first = i;
+        while (i < n / kPage && has(i)) ++i;
+        if (i == first) {
+          ++i;
+        } else if (!write_again(file.base() + at + first * kPage, (i - first) * kPage)) {
+          return cannot_be_written();
+        }
+      }
     }
     return {};
   }
-  // What the file has: a hole has nothing to lose, and perhaps there is no space for it.
-  template <class F>
-  static Status write_all_again(FileStorage& file, F&& is_shown) noexcept {
-    for (off_t at = 0;;) {
-      const off_t begin = ::lseek(file.descriptor(), at, SEEK_DATA);
-      const off_t end = begin < 0 ? begin : ::lseek(file.descriptor(), begin, SEEK_HOLE);
-      if (end < 0) return {};  // there is nothing more
-      const auto last = std::min<std::uint64_t>(align_up(static_cast<std::uint64_t>(end), kPage),
-                                                align_up(file.size(), kPage));
-      for (std::uint64_t from = static_cast<std::uint64_t>(begin) / kPage * kPage; from < last;) {
-        const std::uint64_t to = std::min((from / kPiece + 1) * kPiece, last);
-        Status s = is_shown(from) ? write_again(file, from, to - from) : Status();
-        if (!s.ok()) return s;
-        from = to;
-      }
-      at = end;
+  static bool write_again(std::byte* begin, std::uint64_t n) noexcept {
+    if (::madvise(begin, n, MADV_POPULATE_WRITE) == 0) return true;
+    if (errno != EINVAL) return false;
+    for (std::uint64_t page = 0; page < n; page += kPage) {  // an older kernel
+      reinterpret_cast<Word*>(begin + page)->fetch_or(0, std::memory_order_relaxed);
     }
+    return true;
   }
+  static Status cannot_be_written() noexcept {
+    return Status::format(StatusCode::corruption, "it cannot be read or written: %s",
+                          std::strerror(errno));
+  }
+  static bool is_zero(const std::byte* page) noexcept {
+    return std::all_of(page, page + kPage, [](std::byte b) { return b == std::byte{0}; });
+  }
+  // Where the disk has nothing. A page of zeros there has nothing to lose, and perhaps there is no
+  // space for it; another page there is one that the kernel could not write. Asked in ascending
+  // order.
+  class Holes {
+   public:
+    explicit Holes(int file) noexcept : file_(file) {}
+    bool has(std::uint64_t at) noexcept {
+      if (at >= hole_) {
+        const off_t data = ::lseek(file_, static_cast<off_t>(at), SEEK_DATA);
+        const off_t hole = data < 0 ? data : ::lseek(file_, data, SEEK_HOLE);
+        data_ = hole < 0 ? kEnd : static_cast<std::uint64_t>(data) / kPage * kPage;
+        hole_ = hole < 0 ? kEnd : static_cast<std::uint64_t>(hole);
+      }
+      return at < data_;
+    }
+
+   private:
+    static constexpr std::uint64_t kEnd = ~std::uint64_t{0};
+    int file_;
+    std::uint64_t data_ = 0, hole_ = 0;  // the next data, and the hole behind them
+  };
   // The file grows before a store. A line behind its end could not be read.
   bool is_shorter(std::uint64_t size) const noexcept {
     const auto& dirty = image_.dirty();

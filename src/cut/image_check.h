@@ -16,7 +16,8 @@
 //   nor, once space was given back, a line that the disk has as zeros.
 //   So an image is used only if there is no sign that its disk was taken away (boot_evidence.h).
 // COSTS  Reads the live chunks, the same parts of the base, and the log once, and makes the kernel
-//   write the live chunks again; two bits of memory for each line of the pool.
+//   write again what it has of the live chunks in memory; two bits of memory for each line of the
+//   pool.
 // Thread safety: one thread.
 #pragma once
 
