@@ -134,13 +134,38 @@ Expected<int> RealFileSystem::open_folder(std::string_view path) const noexcept 
   return folder;
 }
 
+// That of the same path, or a free one; null: there is none.
+RealFileSystem::Held* RealFileSystem::room_for(std::string_view path) noexcept {
+  if (const Held* const here = held(path); here != nullptr) return const_cast<Held*>(here);
+  auto* const free = std::ranges::find_if(held_, [](const Held& held) { return held.folder < 0; });
+  return free != held_.end() ? free : nullptr;
+}
+
+// Takes the open folder, also after an error.
+Status RealFileSystem::keep(Held& place, std::string_view path, int folder, bool alone) noexcept {
+  place.alone = alone;
+  (void)place.path.assign(path);
+  if (place.folder < 0) {
+    place.folder = folder;
+    return {};
+  }
+  const bool moved = ::dup3(folder, place.folder, O_CLOEXEC) >= 0;  // others may use the number
+  Status s = moved ? Status() : failed("hold", path);
+  ::close(folder);
+  return s;
+}
+
+Status RealFileSystem::hold_open(std::string_view path, int folder) noexcept {
+  Held* const place = room_for(path);
+  if (place == nullptr) return StatusCode::out_of_memory;
+  const int own = above_streams(::fcntl(folder, F_DUPFD_CLOEXEC, 0));
+  return own < 0 ? failed("hold", path) : keep(*place, path, own, false);
+}
+
 Status RealFileSystem::hold(std::string_view path, bool alone) noexcept {
   constexpr int kTries = 2000;  // naps: the kernel ends the locks of a killed process one by one
-  auto* place = const_cast<Held*>(held(path));
-  if (place == nullptr) {
-    place = std::ranges::find_if(held_, [](const Held& held) { return held.folder < 0; });
-  }
-  if (place == held_.end()) return StatusCode::out_of_memory;
+  Held* const place = room_for(path);
+  if (place == nullptr) return StatusCode::out_of_memory;
   Place at = nowhere();
   if (Status s = find(path, at); !s.ok()) return s;
   const int links = alone ? O_NOFOLLOW : 0;
@@ -166,16 +191,7 @@ Status RealFileSystem::hold(std::string_view path, bool alone) noexcept {
     ::close(folder);
     return s;
   }
-  place->alone = alone;
-  (void)place->path.assign(path);
-  if (place->folder < 0) {
-    place->folder = folder;
-    return {};
-  }
-  const bool moved = ::dup3(folder, place->folder, O_CLOEXEC) >= 0;  // others may use the number
-  if (!moved) s = failed("hold", path);
-  ::close(folder);
-  return s;
+  return keep(*place, path, folder, alone);
 }
 
 void RealFileSystem::resemble(File file) noexcept {

@@ -137,6 +137,8 @@ class RealFileSystem final : public FileSystem {
   };
   // Errors: invalid_argument (the path is too long, or has a NUL).
   Status find(std::string_view path, Place& place) const noexcept;
+  // The same as hold(path, false) with this open folder, which the caller goes on to have.
+  Status hold_open(std::string_view path, int folder) noexcept;
   void abandon() noexcept;  // in a child of fork
 
  private:
@@ -150,6 +152,8 @@ class RealFileSystem final : public FileSystem {
   };
 
   const Held* held(std::string_view path) const noexcept;
+  Held* room_for(std::string_view path) noexcept;
+  static Status keep(Held& place, std::string_view path, int folder, bool alone) noexcept;
   Expected<int> open_folder(std::string_view path) const noexcept;
   Status verify(std::string_view path, int file) const noexcept;
   void apply_model(int file, bool folder) const noexcept;

@@ -46,7 +46,7 @@ class FolderLock {
   }
 
   Status take(const char* path, int how) noexcept {
-    folder_ = above_streams(::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    folder_ = above_streams(::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
     if (folder_ < 0) {
       return Status::format(errno == ENOENT ? StatusCode::not_found : StatusCode::io,
                             "%s: cannot open the folder: %s", path, std::strerror(errno));
@@ -58,15 +58,31 @@ class FolderLock {
     }
     return Status::format(StatusCode::busy, "%s: another backup or restore uses this folder", path);
   }
+  int folder() const noexcept { return folder_; }
 
  private:
   int folder_ = -1;
 };
 
-// Without the slashes at its end.
+// Where a link leads, unless another user has put it there.
+Status follow_link(PathText& name) noexcept {
+  struct stat info{};
+  if (::lstat(name.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) return {};
+  if (info.st_uid != ::geteuid() && info.st_uid != 0) {
+    return Status::format(StatusCode::untrusted,
+                          "%s: is a link of user %u to another folder; name that folder",
+                          name.c_str(), info.st_uid);
+  }
+  char resolved[PATH_MAX];
+  if (::realpath(name.c_str(), resolved) != nullptr && name.assign(resolved)) return {};
+  return Status::format(StatusCode::io, "%s: cannot follow the link: %s", name.c_str(),
+                        std::strerror(errno));
+}
+
+// Without the slashes at its end, and without a link.
 Status folder_name(std::string_view folder, PathText& name) noexcept {
   while (folder.size() > 1 && folder.ends_with('/')) folder.remove_suffix(1);
-  if (!folder.empty() && name.assign(folder)) return {};
+  if (!folder.empty() && name.assign(folder)) return follow_link(name);
   return Status::format(StatusCode::invalid_argument,
                         "a folder has a name of 1 to %d bytes and no NUL", PATH_MAX - 1);
 }
@@ -132,6 +148,7 @@ Expected<BackupInfo> write_backup(const BackupSource& source, std::string_view f
   Status s = refuse_parts_of(source, to);
   if (s.ok()) s = to.make();
   if (s.ok()) s = lock.take(name.c_str(), LOCK_EX);
+  if (s.ok()) s = files.hold_open(name.c_str(), lock.folder());
   if (!s.ok()) return fail(std::move(s));
   const auto progress = [&](std::uint64_t done, std::uint64_t total) {
     if (options.progress != nullptr) options.progress(options.progress_context, done, total);

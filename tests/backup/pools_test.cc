@@ -311,6 +311,28 @@ TEST_F(Backups, GoIntoNoPartOfAPool) {
   EXPECT_EQ(wrong_content(pool), "");
 }
 
+TEST_F(Backups, FollowALinkOfThisUserOnly) {
+  {
+    Pool pool = must(Pool::open(path(), buffered()));
+    fill_pool(pool);
+    must(pool.close());
+  }
+  fs::create_directory(path("elsewhere"));
+  fs::create_directory_symlink(fs::absolute(path("elsewhere")), dir());
+  if (::geteuid() == 0) {
+    constexpr uid_t kOtherUser = 65'534;
+    ASSERT_EQ(::lchown(dir().c_str(), kOtherUser, kOtherUser), 0);
+    EXPECT_EQ(refuses(back_up(path(), dir())), StatusCode::untrusted);
+    EXPECT_NE(message_.find("name that folder"), std::string::npos) << message_;
+    EXPECT_EQ(not_restored("third"), StatusCode::untrusted);
+    EXPECT_TRUE(fs::is_empty(path("elsewhere")));
+    ASSERT_EQ(::lchown(dir().c_str(), 0, 0), 0);
+  }
+  must(back_up(path(), dir()));
+  EXPECT_FALSE(fs::is_empty(path("elsewhere")));
+  EXPECT_EQ(not_restored("third"), StatusCode::ok) << message_;
+}
+
 TEST_F(Backups, OverwriteNothingThatHasTheNameOfTheirHead) {
   {
     Pool pool = must(Pool::open(path(), buffered()));
