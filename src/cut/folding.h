@@ -90,6 +90,7 @@ class Folding {
   const std::uint32_t most_;
 
   bool active_ = false;
+  bool cancelled_ = false;  // the fold before this one
   PageSet pages_;
   typename EpochLog<P>::FoldEnd end_;
   std::uint64_t next_ = 0;    // page
@@ -109,8 +110,8 @@ Status Folding<P>::begin() noexcept {
   buffer_.reset(new (std::nothrow) std::byte[std::size_t{most_} * kPage]);
   numbers_.reset(new (std::nothrow) std::uint64_t[most_]);
   if (buffer_ == nullptr || numbers_ == nullptr) return StatusCode::out_of_memory;
-  // What could not be written before: a fold that fails is followed by one that writes all pages.
-  (void)files_.sync(base_);
+  // The kernel tells this one about pages of that which failed, though it writes all of them again.
+  if (std::exchange(cancelled_, false)) (void)files_.sync(base_);
   if (Status s = log_.begin_fold(pages_, end_); !s.ok()) return s;
   active_ = true;
   whole_ = false;
@@ -205,6 +206,7 @@ Status Folding<P>::end() noexcept {
 template <class P>
 void Folding<P>::cancel() noexcept {
   if (!active_) return;
+  cancelled_ = true;
   if (log_.cancel_fold(pages_)) {
     active_ = false;
     pages_.clear();
