@@ -13,6 +13,7 @@
 #include "platform/mounts.h"
 #include "pool/buffered.h"
 #include "pool/last_cut.h"
+#include "pool/output_check.h"
 #include "pool/owner.h"
 #include "pool/pool_impl.h"
 
@@ -145,6 +146,11 @@ Status PoolImpl::create_file(const PoolOptions& options) {
                           static_cast<unsigned long long>(options.max_size),
                           static_cast<unsigned long long>(kMinPoolSize),
                           static_cast<unsigned long long>(kMaxPoolSize));
+  }
+  if (Status s = check_place(path_.c_str()); !s.ok()) {
+    const std::string_view path(path_.c_str());
+    const std::string_view why = s.message().substr(path.size() + 2);  // wrap() names the path
+    return Status::format(s.code(), "%.*s", static_cast<int>(why.size()), why.data());
   }
   if (Status s = storage_.create(path_.c_str()); !s.ok()) return s;
   created_ = true;

@@ -113,6 +113,20 @@ TEST(Paths, HardLinksAreOnePool) {
 }
 
 // Root may do anything: the child gives up its rights first.
+TEST(Paths, PlacesThatPartsOfAPoolNeed) {
+  TempPath path;
+  must(open_pool(path, small_pool()).close());
+  for (const char* suffix : {"-log", "-live", "-live-dirty"}) {
+    const std::string part = path.str() + suffix;
+    const auto refused = Pool::open(part, small_pool());
+    EXPECT_EQ(code_of(refused), StatusCode::invalid_argument) << part;
+    EXPECT_EQ(code_and_text(refused),
+              "invalid_argument: " + part + ": is the place of a part of the pool " +
+                  std::filesystem::canonical(path.str()).string() + "; choose another path");
+    EXPECT_FALSE(std::filesystem::exists(part));
+  }
+}
+
 TEST(Paths, FilesWithoutPermission) {
   TempPath path;
   make_pool(path);
