@@ -286,7 +286,8 @@ Status EpochLog<P>::go_on(LogReader<P>& read, EpochId after,
   }
   if (Status s = settle_mark(); !s.ok()) return s;
   const LogEnd& end = read.end();
-  epoch_ = std::max(end.epoch, after.epoch);
+  // A log that was begun anew has no epoch up to the one that the base may have lines of.
+  epoch_ = std::max({end.epoch, after.epoch, marks_.mark().folding});
   durable_ = after;
   owes_ = end.epoch != after.epoch;
   replaces_ = after.epoch == marks_.mark().folded;

@@ -27,12 +27,6 @@ Status is_older() noexcept {
                         "it is not as the log says; the disk has lost a part of it");
 }
 
-bool is_of_mark(std::uint64_t offset) noexcept {
-  const std::uint64_t in_page = offset % layout::kMarkStride;
-  return offset < 2 * layout::kMarkStride && in_page >= layout::kMarkOffset &&
-         in_page < layout::kMarkOffset + sizeof(layout::BaseMark);
-}
-
 class ImageCheck {
  public:
   ImageCheck(LiveImage& image, FileSystem& files, FileSystem::File base) noexcept
@@ -177,8 +171,9 @@ class ImageCheck {
       if (std::memcmp(image + page, base + page, std::min(kPage, n - page)) == 0) continue;
       for (std::uint64_t i = page; i < std::min(page + kPage, n); i += kLine) {
         const std::uint64_t line = (at + i) / kLine;
-        const bool same = std::memcmp(image + i, base + i, kLine) == 0 || is_of_mark(at + i) ||
-                          image_.dirty().has(line) || is_free(image + i) || is_header(at + i);
+        const bool same = std::memcmp(image + i, base + i, kLine) == 0 ||
+                          layout::is_of_mark(line) || image_.dirty().has(line) ||
+                          is_free(image + i) || is_header(at + i);
         if (!same) differs_[line / 64] |= bit(line);
       }
     }
@@ -191,7 +186,7 @@ class ImageCheck {
     if ((seen_[line / 64] & bit(line)) != 0) return true;
     seen_[line / 64] |= bit(line);
     differs_[line / 64] &= ~bit(line);
-    if (is_of_mark(at) || is_header(at) || image_.dirty().has(line)) return true;
+    if (is_header(at) || image_.dirty().has(line)) return true;
     // Every piece of a live chunk was read before: the access does not fail.
     const std::byte* const here = image_.image().base() + at;
     return std::memcmp(here, &content, kLine) == 0 || is_free(here);

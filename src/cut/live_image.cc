@@ -179,10 +179,13 @@ EpochId LiveImage::durable() const noexcept {
 
 // In this order: a kill in between makes more lines dirty than needed.
 void LiveImage::begin_log_anew(EpochId folded, std::uint64_t begun) noexcept {
-  constexpr std::uint64_t kLines = 64;
+  constexpr std::uint64_t kLines = 8;
+  static_assert(layout::kMarkOffset % (kLines * kLine) == 0 &&
+                sizeof(layout::BaseMark) % (kLines * kLine) == 0);
   std::uint64_t at = 0;
-  for (std::uint64_t offset = 0; offset < image_.size(); offset += kLines * kLine) {
-    if (chunks_->is_live(offset)) dirty_->note(nullptr, at, offset / kLine, kLines);
+  for (std::uint64_t line = 0; line < image_.size() / kLine; line += kLines) {
+    if (chunks_->is_live(line * kLine) && !layout::is_of_mark(line))
+      dirty_->note(nullptr, at, line, kLines);
   }
   set_begun(begun);
   set_durable(folded, 0);

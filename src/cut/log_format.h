@@ -64,6 +64,14 @@ struct BaseMark {
 };
 static_assert(sizeof(BaseMark) == 512 && std::is_trivially_copyable_v<BaseMark>);
 
+// Whether the line is one of a mark, or of the head of a live image. No content of a pool lies
+// there.
+constexpr bool is_of_mark(std::uint64_t line) noexcept {
+  const std::uint64_t in_page = line * kLine % kMarkStride;
+  return line < 2 * kMarkStride / kLine && in_page >= kMarkOffset &&
+         in_page < kMarkOffset + sizeof(BaseMark);
+}
+
 inline std::uint32_t mark_crc(const BaseMark& mark) {
   return crc32c(0, &mark, offsetof(BaseMark, crc));
 }

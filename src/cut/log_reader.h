@@ -14,6 +14,8 @@
 //   log.R4  The log has the epoch `folding` of the base, or one that was written after the folding
 //       began and has all lines since `folded`. Otherwise there is no state of the pool left.
 //   log.R5  The pool does not become smaller.
+//   log.R6  replay() gives no line of a mark: builds of 2026-11-28 wrote the head of a live image as
+//       such lines after a log had been removed.
 // LIMITS  Damage in the last epoch alone looks like a write that the power failure cut off. The
 //   log closes this hole by an empty epoch after the last change (EpochLog::confirm()).
 // COSTS  scan() reads the log once, replay() once more; about 70 bytes of memory a part.
@@ -550,7 +552,9 @@ Status LogReader<P>::replay(std::uint64_t last, F&& visit) noexcept {
       std::uint64_t at = 0;
       for (std::size_t r = 0; runs && r < *runs; ++r) {
         const layout::Run run = run_at(r);
-        for (std::uint64_t k = 0; k < run.count; ++k) visit(run.line + k, line_at(*runs, at++));
+        for (std::uint64_t k = 0; k < run.count; ++k, ++at) {
+          if (!layout::is_of_mark(run.line + k)) visit(run.line + k, line_at(*runs, at));
+        }
       }
     }
   }
@@ -571,8 +575,11 @@ Status LogReader<P>::replay_back(F&& visit) noexcept {
       for (std::size_t r = 0; runs && r < *runs; ++r) at += run_at(r).count;
       for (std::size_t r = runs ? *runs : 0; r-- > 0;) {
         const layout::Run run = run_at(r);
-        for (std::uint64_t k = run.count; k-- > 0;)
-          visit(epoch.epoch, run.line + k, line_at(*runs, --at));
+        for (std::uint64_t k = run.count; k-- > 0;) {
+          --at;
+          if (!layout::is_of_mark(run.line + k))
+            visit(epoch.epoch, run.line + k, line_at(*runs, at));
+        }
       }
     }
   }

@@ -1,0 +1,102 @@
+// Pools with durability `buffered` whose log another process has removed. Base and live image
+// together are the pool, and a new log is begun from them.
+#include "tests/support/buffered_files.h"
+#include "tests/support/inject.h"
+
+namespace perdure::test {
+namespace {
+
+constexpr std::uint32_t kSeldom = 3'600'000;
+
+class RemovedLogs : public BufferedFiles {
+ protected:
+  void remove_log() const { fs::remove_all(path("pool-log")); }
+  static PoolOptions accepting() {
+    PoolOptions options = as_it_was();
+    options.accept_untrusted = true;
+    return options;
+  }
+  // sync() has returned for 1, and not for 2.
+  void kill_after_the_removal() {
+    in_killed_process(
+        [&](Pool& pool) {
+          fill_pool(pool);
+          must(pool.sync());
+          remove_log();
+          must(later(pool).put(1, 1));
+          must(pool.sync());
+          must(later(pool).put(2, 2));
+        },
+        buffered(kSeldom));
+  }
+  void expect_later(std::uint64_t last, const PoolOptions& options = as_it_was()) {
+    auto pool = Pool::open(path(), options);
+    ASSERT_TRUE(pool) << describe(pool.error());
+    EXPECT_EQ(wrong_content(*pool), "");
+    for (std::uint64_t key = 1; key <= last; ++key)
+      EXPECT_EQ(must(later(*pool).get(key)), std::optional(key)) << key;
+    expect_sound(*pool);
+  }
+};
+
+TEST_F(RemovedLogs, AKillLosesNothing) {
+  kill_after_the_removal();
+  expect_later(2);
+}
+
+TEST_F(RemovedLogs, APowerFailureLosesNothingThatSyncReturnedFor) {
+  kill_after_the_removal();
+  machine_restarts();
+  expect_later(1);
+}
+
+// What the restore brings into the new image must not be the head of the old one.
+TEST_F(RemovedLogs, ARestoredPoolThatIsKilledLosesNothing) {
+  kill_after_the_removal();
+  machine_restarts();
+  in_killed_process([](Pool& pool) { must(later(pool).put(2, 2)); }, as_it_was());
+  expect_later(2);
+  machine_restarts();
+  expect_later(2);
+}
+
+// A fold was under way: the base has lines of epochs that only the removed log had.
+TEST_F(RemovedLogs, AfterAKillInAFoldThePoolGoesOn) {
+  bool killed = true;
+  int in_a_fold = 0;
+  for (std::uint64_t k = 1; killed; ++k) {
+    SCOPED_TRACE("killed in the flush " + std::to_string(k) + " of a fold");
+    for (const auto& entry : fs::directory_iterator(folder_)) fs::remove_all(entry.path());
+    const pid_t child = start_child([&] {
+      Pool pool = must(Pool::open(path(), buffered(kSeldom)));
+      fill_pool(pool);
+      for (std::uint64_t i = 0; i < 10; ++i) {
+        must(later(pool).put(1'000 + i, i));
+        must(pool.sync());
+      }
+      set_deadly(true);
+      const Failing failing(Fault::fdatasync, k, false);
+      must(pool.fold_log());
+      ::_exit(0);
+    });
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    killed = WIFSIGNALED(status);
+    if (!killed) break;
+    remove_log();
+    EXPECT_EQ(refused(), StatusCode::untrusted) << message_;
+    in_killed_process(
+        [](Pool& pool) {
+          must(later(pool).put(1, 1));
+          must(pool.fold_log());
+        },
+        accepting());
+    ++in_a_fold;
+    if (k % 2 == 0) machine_restarts();
+    expect_later(1);
+  }
+  EXPECT_GT(in_a_fold, 3);
+}
+
+}  // namespace
+}  // namespace perdure::test
