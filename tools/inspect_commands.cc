@@ -124,6 +124,14 @@ Json to_json(const std::vector<MapInfo>& maps, const ListArguments& which) {
   return array;
 }
 
+Json to_json(const std::vector<AsideImage>& images) {
+  Json array = Json::array();
+  for (const AsideImage& image : images) {
+    array.push_back({{"path", image.path}, {"durable_unix_ns", image.durable_unix_ns}});
+  }
+  return array;
+}
+
 std::vector<int> bits_of(std::uint64_t features) {
   std::vector<int> bits;
   for (int bit = 0; bit < 64; ++bit) {
@@ -147,6 +155,7 @@ Json to_json(const PoolInfo& info) {
           {"weakest_mode", durability_name(info.weakest_mode)},
           {"live", info.live_image},
           {"durable_unix_ns", info.durable_unix_ns},
+          {"set_aside", to_json(info.aside_images)},
           {"power_failure_loses", loss_words(info)},
           {"flush_instruction", info.flush_instruction},
           {"survives_kill", true},
@@ -186,6 +195,11 @@ void print_info(const PoolInfo& info) {
   print_row("written back", written_back_words(info));
   if (!info.live_image.empty()) print_row("live image", info.live_image);
   print_row("state", state_words(info) + owner_words(info));
+  for (const AsideImage& image : info.aside_images) {
+    print_row("not used", fmt::format("{}, last cut {}; once the pool has what it must have: "
+                                      "perdure remove {}",
+                                      image.path, utc_time(image.durable_unix_ns), image.path));
+  }
   print_row("trusted", info.trusted ? std::string("yes") : "NO: " + info.trust_note);
   for (const MapInfo& map : info.maps) {
     print_row("map", fmt::format("{}: {}, {} -> {}", map.name, engine_name(map.engine),

@@ -40,6 +40,14 @@ struct MapInfo {
   std::uint8_t value_bytes = 0;  // word values: 1 to 8; array values: 9 to 15; otherwise 0
 };
 
+// A live image that an open has set aside, because it did not belong to the pool's file, or could
+// not be trusted. With that file as it was then it may be all that is left of something. destroy()
+// of its path removes it.
+struct AsideImage {
+  std::string path;
+  std::uint64_t durable_unix_ns = 0;  // of its last durable cut, as PoolInfo::durable_unix_ns
+};
+
 // The result of Pool::info() (a pool that is open here) and of Pool::inspect() (any file).
 struct PoolInfo {
   std::string path;
@@ -73,6 +81,8 @@ struct PoolInfo {
   // Of such a pool: a power failure now would undo nothing that had been acknowledged by then
   // (nanoseconds since 1970, by the clock of the machine); 0: not known.
   std::uint64_t durable_unix_ns = 0;
+  // inspect() only: live images that an open did not use, the newest first.
+  std::vector<AsideImage> aside_images;
   std::vector<MapInfo> maps;
 };
 

@@ -14,7 +14,9 @@ namespace {
 using Word = RealPlatform::Atomic<std::uint64_t>;
 using layout::LiveHead;
 
-constexpr const char* kDirtySuffix = "-dirty";
+constexpr std::string_view kDirtySuffix = "-dirty";
+constexpr std::string_view kAside = ".unknown-";  // and the number of set_live_aside()
+constexpr std::size_t kAsideDigits = 16;
 
 Status too_long(std::string_view path) noexcept {
   return Status::format(StatusCode::invalid_argument, "%.*s: the path is too long",
@@ -230,7 +232,8 @@ Status set_live_aside(FileSystem& files, std::string_view path, std::uint64_t id
                       PathText& to) noexcept {
   PathText from, aside;
   char suffix[40];
-  std::snprintf(suffix, sizeof(suffix), ".unknown-%016llx", static_cast<unsigned long long>(id));
+  const std::size_t at = kAside.copy(suffix, sizeof(suffix));
+  std::snprintf(suffix + at, sizeof(suffix) - at, "%016llx", static_cast<unsigned long long>(id));
   if (!to.assign(path, suffix) || !from.assign(path, kDirtySuffix) ||
       !aside.assign(to.c_str(), kDirtySuffix)) {
     return too_long(path);
@@ -239,6 +242,25 @@ Status set_live_aside(FileSystem& files, std::string_view path, std::uint64_t id
   Status moved = files.rename(path, to.c_str());
   if (!other.ok() && other != StatusCode::not_found) return other;
   return moved == StatusCode::not_found ? Status() : std::move(moved);
+}
+
+bool is_aside(std::string_view path) noexcept {
+  if (path.size() < kAside.size() + kAsideDigits) return false;
+  const std::string_view end = path.substr(path.size() - kAside.size() - kAsideDigits);
+  return end.starts_with(kAside) &&
+         end.find_first_not_of("0123456789abcdef", kAside.size()) == std::string_view::npos;
+}
+
+Status list_aside(FileSystem& files, std::string_view path,
+                  FunctionRef<void(std::string_view name)> visit) noexcept {
+  const std::size_t slash = path.rfind('/');
+  const std::string_view image = path.substr(slash + 1);
+  return files.list(path.substr(0, std::max<std::size_t>(slash, 1)), [&](std::string_view name) {
+    std::string_view given = name;
+    if (given.ends_with(kDirtySuffix)) given.remove_suffix(kDirtySuffix.size());
+    const bool long_as = given.size() == image.size() + kAside.size() + kAsideDigits;
+    if (long_as && given.starts_with(image) && is_aside(given)) visit(name);
+  });
 }
 
 void remove_live(FileSystem& files, std::string_view path) noexcept {

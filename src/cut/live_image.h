@@ -26,6 +26,7 @@
 
 #include "cut/live_chunks.h"
 #include "cut/log_format.h"
+#include "perdure/function_ref.h"
 #include "platform/dirty_log.h"
 #include "platform/file_storage.h"
 #include "platform/file_system.h"
@@ -136,6 +137,12 @@ class LiveImage final : private GrowthWatch {
 // is left of something. `to` gets the new path. Errors: io.
 Status set_live_aside(FileSystem& files, std::string_view path, std::uint64_t id,
                       PathText& to) noexcept;
+// Whether a path ends as set_live_aside() makes it, for an image.
+bool is_aside(std::string_view path) noexcept;
+// Visits the names that set_live_aside() has given, of an image at the absolute `path`, and of its
+// log of dirty lines. Errors: those of FileSystem::list().
+Status list_aside(FileSystem& files, std::string_view path,
+                  FunctionRef<void(std::string_view name)> visit) noexcept;
 // Removes both, and what was not finished of them.
 void remove_live(FileSystem& files, std::string_view path) noexcept;
 

@@ -6,9 +6,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <new>
+#include <utility>
 
+#include "pool/output_check.h"
 #include "pool/pool_impl.h"
 
 namespace perdure {
@@ -311,6 +314,31 @@ Status read_info(FileStorage& storage, std::string_view path, bool logged, PoolI
   return copied ? Status() : Status(StatusCode::out_of_memory);
 }
 
+// Adds the images at `image` that were set aside. Returns false if memory is short.
+bool add_aside(const FileStorage& base, std::string_view image, std::vector<AsideImage>& out) {
+  RealFileSystem files;
+  bool memory = true;
+  (void)list_aside(files, image, [&](std::string_view name) {
+    PathText path;
+    layout::LiveHead head;
+    if (!memory || !path.assign(image.substr(0, image.rfind('/') + 1), name)) return;
+    if (!LiveImage::read_head(files, path.c_str(), head, base).ok()) return;  // its dirty lines
+    memory = detail::attempt(
+        [&] { out.push_back({.path = path.c_str(), .durable_unix_ns = head.durable_unix_ns}); });
+  });
+  return memory;
+}
+
+Status find_aside(const FileStorage& base, std::string_view path, std::vector<AsideImage>& out) {
+  char resolved[PATH_MAX];
+  PathText text;
+  if (!text.assign(path) || ::realpath(text.c_str(), resolved) == nullptr) return {};
+  if (!text.assign(resolved, kPoolParts[1])) return {};
+  if (!add_aside(base, text.c_str(), out)) return StatusCode::out_of_memory;
+  std::ranges::sort(out, std::greater(), &AsideImage::durable_unix_ns);
+  return {};
+}
+
 // observe_live(), or the base again if that fails. `image`: path of the live image.
 Status observe_base(FileStorage& storage, const layout::BaseMark& mark, std::string_view path,
                     const layout::Identity& identity, PathText& image) {
@@ -343,6 +371,8 @@ Expected<PoolInfo> Pool::inspect(std::string_view path) {
   if (Status s = read_mark(storage, mark); !s.ok()) return wrap(s);
   if (Status s = storage.identity(identity); !s.ok()) return wrap(s);
   const bool left = mark.state == layout::BaseState::open;
+  std::vector<AsideImage> aside;
+  if (Status s = find_aside(storage, path, aside); !s.ok()) return wrap(s);
   PathText image;
   if (left) live = observe_base(storage, mark, path, identity, image);
   layout::LiveHead head{};
@@ -369,6 +399,7 @@ Expected<PoolInfo> Pool::inspect(std::string_view path) {
         }
       });
       if (!copied) return wrap(StatusCode::out_of_memory);
+      out.aside_images = std::move(aside);
       return out;
     }
     if (!torn || attempt == 3) return wrap(s);

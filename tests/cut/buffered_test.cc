@@ -329,6 +329,7 @@ TEST_F(Buffered, ABackupOverTheBaseWins) {
   const std::string backup = read_bytes(path());
   in_killed_process([&](Pool& pool) { must(later(pool).put(1, 1)); });
   write_bytes(path(), backup);  // the same inode
+  const std::uint64_t before = RealPlatform::unix_ns();
   {
     Pool pool = must(Pool::open(path(), as_it_was()));
     EXPECT_EQ(wrong_content(pool), "");
@@ -339,6 +340,13 @@ TEST_F(Buffered, ABackupOverTheBaseWins) {
     aside += entry.path().filename().string().starts_with("pool-live.unknown-") ? 1 : 0;
   }
   EXPECT_EQ(aside, 2U);
+  const PoolInfo info = must(Pool::inspect(path()));
+  ASSERT_EQ(info.aside_images.size(), 1U);
+  const AsideImage& image = info.aside_images[0];
+  EXPECT_EQ(fs::path(image.path).parent_path(), fs::canonical(folder_));
+  EXPECT_TRUE(fs::exists(image.path) && fs::exists(image.path + "-dirty"));
+  EXPECT_LE(image.durable_unix_ns, before);
+  EXPECT_GT(image.durable_unix_ns, before - 60'000'000'000);
 }
 
 TEST_F(Buffered, ALinkIsAsGoodAsTheFile) {
