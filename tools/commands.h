@@ -26,7 +26,7 @@ enum ExitStatus : int {
 
 using Action = std::function<int()>;
 
-void register_pool_commands(CLI::App& app, Action& action);     // create resize drop sync ..
+void register_pool_commands(CLI::App& app, Action& action);     // create remove drop ..
 void register_inspect_commands(CLI::App& app, Action& action);  // info list stats
 void register_entry_commands(CLI::App& app, Action& action);    // put get del
 void register_scan_commands(CLI::App& app, Action& action);     // scan dump

@@ -1,4 +1,4 @@
-// create, resize, drop, sync, compact, check: commands on a whole pool.
+// create, resize, remove, drop, sync, compact, check: commands on a whole pool.
 #include <unistd.h>
 
 #include <algorithm>
@@ -62,6 +62,17 @@ int run_resize(const PoolArguments& arguments) {
   } else {
     fmt::print("resized {}: at most {}, before {}\n", arguments.path, human_bytes(after->max_bytes),
                human_bytes(before->max_bytes));
+  }
+  return exit_done;
+}
+
+int run_remove(const PoolArguments& arguments) {
+  const Status removed = destroy(arguments.path);
+  if (!removed.ok()) return report_entry(arguments, removed);
+  if (arguments.json) {
+    print_json({{"path", arguments.path}, {"removed", true}});
+  } else {
+    fmt::print("removed {} and all that belonged to it\n", arguments.path);
   }
   return exit_done;
 }
@@ -240,6 +251,25 @@ EXAMPLES
   command->callback([&action, arguments] { action = [=] { return run_resize(*arguments); }; });
 }
 
+void register_remove(CLI::App& app, Action& action) {
+  auto arguments = std::make_shared<PoolArguments>();
+  CLI::App* command = app.add_subcommand("remove", "remove a pool with all that belongs to it");
+  add_path(*command, *arguments);
+  add_json(*command, *arguments);
+  command->footer(R"(
+No process may have the pool open. Of a pool with durability `buffered` that was not closed, this
+removes log and live image, too, also in another folder. If FILE is gone, it removes what is left
+beside it. If FILE is a live image that was set aside (see perdure info), it removes that image
+alone. A damaged pool is removed like any other. What is no part of a pool stays: if a file of
+another kind lies in the folder of the log, nothing is removed. If the command is interrupted, run
+it again. There is no way back.
+
+EXAMPLES
+  perdure remove inventory.perdure
+  perdure remove inventory.perdure-live.unknown-91c25a0a4b4f3a11)");
+  command->callback([&action, arguments] { action = [=] { return run_remove(*arguments); }; });
+}
+
 void register_check(CLI::App& app, Action& action) {
   auto arguments = std::make_shared<CheckArguments>();
   CLI::App* command = app.add_subcommand("check", "verify the structure of a pool, or all of it");
@@ -277,6 +307,7 @@ EXAMPLES
 void register_pool_commands(CLI::App& app, Action& action) {
   register_create(app, action);
   register_resize(app, action);
+  register_remove(app, action);
   const auto add = [&](const char* name, const char* help, const char* footer,
                        int (*run)(const PoolArguments&)) {
     auto arguments = std::make_shared<PoolArguments>();

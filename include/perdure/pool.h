@@ -287,6 +287,25 @@ class Pool {
   std::unique_ptr<detail::PoolImpl> impl_;
 };
 
+// Removes the pool in the file `path`, which no process may have open, with all that belongs to it:
+// the log and the live image of durability `buffered`, also in a `memory_directory`; images that
+// were set aside (PoolInfo::aside_images); files that a killed process has not finished. If the
+// file is gone already, the parts that are left. If `path` is an image that was set aside: that
+// one.
+//
+// It asks for no trust: a damaged pool is removed, and one of another format version, as by rm. A
+// part is what has the name and the content of one. Anything else stays. All parts are looked at
+// before the first one is removed, and the file is the last one: if the removal is interrupted, the
+// same call goes on with it. Durable when it returns. O(parts of the log, names in the folders).
+//
+// Errors, with nothing removed: not_found (no file, and no part); busy (a process has the pool or a
+// part open); invalid_argument (`path` is a symbolic link, or the live image of a pool; a pool that
+// was left open has hard links); exists (the folder of the log has something else, too); untrusted
+// (another user may have put a part there); unsupported (a pool that was left open is mounted
+// alone); those of Pool::open() for a file that is no pool; out_of_memory; io. With io a part may
+// have been removed.
+Status destroy(std::string_view path);
+
 // The persistence counters of the calling thread since it started, over all pools.
 Counters thread_counters() noexcept;
 

@@ -239,8 +239,11 @@ Status Buffered::make_way(std::string_view path, const Opening& opening) noexcep
   if (found.ok()) std::memcpy(&id, head.live_id, sizeof(id));
   PathText aside;
   if (Status s = set_live_aside(real_files_, path, id, aside); !s.ok()) return s;
-  log_.say(LogLevel::warning, "a live image that is not used lay there; it is %s now",
-           aside.c_str());
+  // What is no image cannot be removed as one.
+  log_.say(LogLevel::warning, "a live image that is not used lay there; it is %s now%s%s%s",
+           aside.c_str(),
+           found.ok() ? "; once the pool has what it must have, remove it (perdure remove " : "",
+           found.ok() ? aside.c_str() : "", found.ok() ? ")" : "");
   return {};
 }
 

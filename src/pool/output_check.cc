@@ -22,9 +22,6 @@ namespace perdure {
 
 namespace {
 
-constexpr const char* kPool = "a pool";
-constexpr const char* kBackup = "the head of a backup";
-
 int length(std::string_view text) noexcept { return static_cast<int>(text.size()); }
 
 class Beginning {
@@ -34,6 +31,7 @@ class Beginning {
       const ssize_t got =
           ::pread(file, bytes_ + done, sizeof(bytes_) - done, static_cast<off_t>(done));
       if (got < 0 && errno == EINTR) continue;
+      failed_ = got < 0;
       if (got <= 0) break;
       done += static_cast<std::size_t>(got);
     }
@@ -44,30 +42,46 @@ class Beginning {
     std::memcpy(&value, bytes_ + offset, sizeof(value));
     return value;
   }
+  bool is_zero() const noexcept {
+    return !failed_ && std::ranges::all_of(bytes_, [](std::byte b) { return b == std::byte{}; });
+  }
 
  private:
   std::byte bytes_[2 * layout::kHeaderBytes] = {};
+  bool failed_ = false;
 };
+
+// Of a base whose headers are damaged.
+bool is_mark(const layout::BaseMark& mark) noexcept {
+  const bool known =
+      mark.state == layout::BaseState::closed || mark.state == layout::BaseState::open;
+  return mark.magic == layout::kMarkMagic && known;
+}
 
 // A text can begin with a magic number, so a second field must fit. No checksum: a damaged file is
 // not to be replaced, either.
-const char* kind_of(const Beginning& file) noexcept {
-  if (file.at<std::uint64_t>(layout::kMarkOffset) == layout::kLiveMagic)
-    return "the live image of a pool";
+OwnKind kind_by(const Beginning& file) noexcept {
+  const auto mark = file.at<layout::BaseMark>(layout::kMarkOffset);
+  if (mark.magic == layout::kLiveMagic || mark.magic == layout::kOldLiveMagic)
+    return OwnKind::live_image;
   for (const std::size_t copy : {std::size_t{0}, layout::kHeaderBytes}) {
     if (file.at<std::uint64_t>(copy) == layout::kMagic &&
         file.at<std::uint32_t>(copy + offsetof(layout::Header, endian_tag)) == layout::kEndianTag)
-      return kPool;
+      return OwnKind::pool;
+    if (is_mark(file.at<layout::BaseMark>(copy + layout::kMarkOffset))) return OwnKind::pool;
   }
   const auto segment = file.at<layout::SegmentHead>(0);
   if (segment.magic == layout::kSegmentMagic && segment.number < kMostNumber)
-    return "a segment of a log";
+    return OwnKind::segment;
+  const auto part = file.at<layout::PartHead>(kPage);  // the first one, without the head before it
+  if (part.magic == layout::kPartMagic && part.offset == kPage) return OwnKind::segment;
   const std::uint64_t words[3] = {file.at<std::uint64_t>(0), file.at<std::uint64_t>(8),
                                   file.at<std::uint64_t>(16)};
-  if (DirtyLog<RealPlatform>::begins_log(words)) return "the log of dirty lines of a pool";
+  if (DirtyLog<RealPlatform>::begins_log(words)) return OwnKind::dirty_log;
   const auto head = file.at<layout::BackupHead>(0);
   constexpr std::uint32_t kMostVersion = 1 << 16;
-  return head.magic == layout::kBackupMagic && head.version < kMostVersion ? kBackup : nullptr;
+  return head.magic == layout::kBackupMagic && head.version < kMostVersion ? OwnKind::backup
+                                                                           : OwnKind::none;
 }
 
 class ReadOnly {
@@ -86,21 +100,53 @@ class ReadOnly {
   int file_;
 };
 
-bool is(const char* kind, std::string_view folder, std::string_view name = {}) noexcept {
-  PathText path;
-  return path.assign(folder, name) && own_kind(*ReadOnly(path.c_str())) == kind;
+bool is(OwnKind kind, std::string_view path) noexcept {
+  PathText text;
+  return text.assign(path) && kind_of(*ReadOnly(text.c_str())) == kind;
 }
 
 bool is_backup(std::string_view folder) noexcept {
   PathText path;
   for (const char* head : {layout::kBackupHead, layout::kBackupNewHead}) {
-    if (path_in(folder, head, path).ok() && is(kBackup, path.c_str())) return true;
+    if (path_in(folder, head, path).ok() && is(OwnKind::backup, path.c_str())) return true;
   }
   return false;
 }
 
-// The path without links, also of a file that is not there. Returns false without its folder.
-bool resolve(const char* path, char (&out)[PATH_MAX]) noexcept {
+Status refuse(std::string_view path, const char* what, std::string_view whose = "") noexcept {
+  return Status::format(StatusCode::invalid_argument, "%.*s: is %s%.*s; choose another path",
+                        length(path), path.data(), what, length(whose), whose.data());
+}
+
+}  // namespace
+
+OwnKind kind_of(int file) noexcept {
+  struct stat info{};
+  if (::fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) return OwnKind::none;
+  return kind_by(Beginning(file));
+}
+
+bool begins_with_zeros(int file) noexcept { return Beginning(file).is_zero(); }
+
+const char* own_kind(int file) noexcept {
+  switch (kind_of(file)) {
+    case OwnKind::none:
+      return nullptr;
+    case OwnKind::pool:
+      return "a pool";
+    case OwnKind::live_image:
+      return "the live image of a pool";
+    case OwnKind::segment:
+      return "a segment of a log";
+    case OwnKind::dirty_log:
+      return "the log of dirty lines of a pool";
+    case OwnKind::backup:
+      return "the head of a backup";
+  }
+  return nullptr;
+}
+
+bool resolve_path(const char* path, char (&out)[PATH_MAX]) noexcept {
   if (::realpath(path, out) != nullptr) return true;
   const std::string_view given(path);
   const std::size_t slash = given.rfind('/');
@@ -117,35 +163,24 @@ bool resolve(const char* path, char (&out)[PATH_MAX]) noexcept {
   return true;
 }
 
-Status refuse(std::string_view path, const char* what, std::string_view whose = "") noexcept {
-  return Status::format(StatusCode::invalid_argument, "%.*s: is %s%.*s; choose another path",
-                        length(path), path.data(), what, length(whose), whose.data());
-}
-
-}  // namespace
-
-const char* own_kind(int file) noexcept {
-  struct stat info{};
-  if (::fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) return nullptr;
-  return kind_of(Beginning(file));
-}
-
 Status check_place(std::string_view path) noexcept {
   PathText given;
   char resolved[PATH_MAX];
-  if (!given.assign(path) || !resolve(given.c_str(), resolved)) return {};  // no file can be there
+  if (!given.assign(path) || !resolve_path(given.c_str(), resolved))
+    return {};  // no file can be there
   const std::string_view whole(resolved);
   const std::size_t slash = whole.rfind('/');
   const std::string_view folder = whole.substr(0, slash), name = whole.substr(slash + 1);
   for (const std::string_view suffix : kPoolParts) {
     const std::string_view pool =
         whole.substr(0, whole.size() - std::min(whole.size(), suffix.size()));
-    if (whole.ends_with(suffix) && is(kPool, pool))
+    if (whole.ends_with(suffix) && is(OwnKind::pool, pool))
       return refuse(path, "the place of a part of the pool ", pool);
   }
   const bool of_log = segment_number(name) != 0 || name == kUnnamedSegment;
   const std::string_view log = kPoolParts[0];
-  if (of_log && folder.ends_with(log) && is(kPool, folder.substr(0, folder.size() - log.size())))
+  if (of_log && folder.ends_with(log) &&
+      is(OwnKind::pool, folder.substr(0, folder.size() - log.size())))
     return refuse(path, "the place of a segment of a log");
   constexpr std::string_view kLog = "/log";
   if (of_log && folder.ends_with(kLog) && is_backup(folder.substr(0, folder.size() - kLog.size())))

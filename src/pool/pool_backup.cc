@@ -304,8 +304,9 @@ Status Restoring::refuse_parts() noexcept {
                ? Status::format(StatusCode::exists, "%s: exists; a restore makes a new file",
                                 part.c_str())
                : Status::format(StatusCode::exists,
-                                "%s: is of another pool of that name; move it away first",
-                                part.c_str());
+                                "%s: is left of another pool of that name; remove that (perdure "
+                                "remove %.*s), or move it away",
+                                part.c_str(), length(path_), path_.data());
   }
   return check_place(path_);
 }

@@ -33,6 +33,14 @@ PoolShape shape_of(const PoolOptions& options) noexcept {
   return shape;
 }
 
+// The file was removed before, and not the rest.
+Status parts_are_left(const char* path) noexcept {
+  return Status::format(StatusCode::exists,
+                        "the log of a pool that is gone lies in %s-log; remove what is left of "
+                        "that pool (perdure remove %s), or move it away",
+                        path, path);
+}
+
 }  // namespace
 
 Status known(OpenMode mode) {
@@ -176,6 +184,7 @@ Status PoolImpl::create_file(const PoolOptions& options) {
   // Such as a `memory_directory` that does not exist.
   if (!s.ok() && (!buffered_ || buffered_->is_unused())) {
     (base_.is_open() ? base_ : storage_).remove_name();
+    if (s == StatusCode::exists) return parts_are_left(path_.c_str());
   }
   return s;
 }

@@ -13,9 +13,9 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLI = os.environ.get("PERDURE_CLI", str(ROOT / "build/release/perdure"))
 DONE, NEGATIVE, USAGE, FAILURE = 0, 1, 2, 3
-COMMANDS = ("create", "resize", "info", "list", "drop", "sync", "compact", "check", "put", "get",
-            "incr", "del", "scan", "load", "apply", "dump", "stats", "tag", "versions", "history",
-            "snapshot", "diff", "trim", "rollback", "bench")
+COMMANDS = ("create", "resize", "remove", "info", "list", "drop", "sync", "compact", "check", "put",
+            "get", "incr", "del", "scan", "load", "apply", "dump", "stats", "tag", "versions",
+            "history", "snapshot", "diff", "trim", "rollback", "bench")
 SMALL = os.environ.get("PERDURE_SAN") == "1"
 
 

@@ -79,7 +79,7 @@ const char* fault_name(Fault fault) noexcept {
                                            "madvise", "ftruncate",   "posix_fallocate", "fallocate",
                                            "msync",   "fdatasync",   "fsync",           "open",
                                            "lock",    "pread",       "fstat",           "link",
-                                           "statfs",  "thread",      "write_back"};
+                                           "statfs",  "thread",      "write_back",      "unlink"};
   return kNames[static_cast<std::size_t>(fault)];
 }
 
@@ -289,6 +289,10 @@ int __real_linkat(int from_folder, const char* from, int to_folder, const char* 
 int __wrap_linkat(int from_folder, const char* from, int to_folder, const char* to, int flags) {
   return fails(Fault::link, EIO) ? failed_call(-1)
                                  : __real_linkat(from_folder, from, to_folder, to, flags);
+}
+int __real_unlinkat(int folder, const char* name, int flags);
+int __wrap_unlinkat(int folder, const char* name, int flags) {
+  return fails(Fault::unlink, EIO) ? failed_call(-1) : __real_unlinkat(folder, name, flags);
 }
 int __real_pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
                           void* argument);

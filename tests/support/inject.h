@@ -37,6 +37,7 @@ enum class Fault : std::uint8_t {
   thread,  // pthread_create
   // Of live images only: the kernel says that it could not write a page of the file back.
   write_back,
+  unlink,  // unlinkat
 };
 inline constexpr Fault kLastFault = Fault::thread;  // that any pool can have
 const char* fault_name(Fault fault) noexcept;
