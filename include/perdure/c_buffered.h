@@ -1,5 +1,6 @@
-// perdure for C: pools of durability `buffered`, and backups. The rules of perdure/c.h hold here,
-// too. docs/durability.md says what such a pool promises, docs/operating.md how it is kept.
+// perdure for C: pools of durability `buffered`, backups, and removal. The rules of perdure/c.h
+// hold here, too. docs/durability.md says what such a pool promises, docs/operating.md how it is
+// kept.
 //
 //   perdure_buffered_options often = PERDURE_BUFFERED_OPTIONS_INIT;
 //   often.interval_ms = 20;
@@ -87,10 +88,27 @@ typedef struct perdure_buffered_info {
   // known, or the pool is not open in `buffered`.
   uint64_t durable_unix_ns;
   char live_image[4096];  // its path, if the pool is open in `buffered` or was left open; else ""
+  // Live images that an open did not use, and set aside: their number; path and last durable cut of
+  // the newest one (nanoseconds since 1970). perdure_destroy() of that path removes it.
+  uint64_t aside_images;
+  uint64_t newest_aside_unix_ns;
+  char newest_aside[4096];
 } perdure_buffered_info;
 // Fills `info`, whose struct_size must be set, as perdure_pool_inspect(). Errors: as that.
 PERDURE_API perdure_status perdure_pool_inspect_buffered(const char* path,
                                                          perdure_buffered_info* info);
+
+// Removes a pool of any durability that is not open, with all that belongs to it: log and live
+// image, also if the file is gone already; images that were set aside; files that were not
+// finished. If `path` is an image that was set aside: that one. A damaged pool, and one of another
+// format version, is removed, too. What is no part of the pool stays. Durable when it returns. If
+// it was interrupted, call it again.
+// Errors, with nothing removed: NOT_FOUND (no file, and no part); BUSY; INVALID_ARGUMENT (a
+// symbolic link; a pool that was left open has hard links); EXISTS (the folder of the log has
+// something else); UNTRUSTED (another user may have put a part there); UNSUPPORTED (a pool that was
+// left open is mounted alone); those of perdure_pool_open() for a file that is no pool; IO (then a
+// part may have been removed).
+PERDURE_API perdure_status perdure_destroy(const char* path);
 
 // ---- backups ------------------------------------------------------------------------------------
 

@@ -143,7 +143,16 @@ perdure_status perdure_pool_inspect_buffered(const char* path, perdure_buffered_
   if (!got) return failed(got.error());
   info->durable_unix_ns = got->durable_unix_ns;
   copy(got->live_image, info->live_image);
+  info->aside_images = got->aside_images.size();
+  if (got->aside_images.empty()) return PERDURE_OK;
+  info->newest_aside_unix_ns = got->aside_images.front().durable_unix_ns;
+  copy(got->aside_images.front().path, info->newest_aside);
   return PERDURE_OK;
+}
+
+perdure_status perdure_destroy(const char* path) {
+  if (auto s = not_null(__func__, "path", path); s != PERDURE_OK) return s;
+  return done(perdure::destroy(path));
 }
 
 // ---- backups ------------------------------------------------------------------------------------

@@ -234,7 +234,7 @@ class Datum {
 
 // ---- structs with their size --------------------------------------------------------------------
 
-inline constexpr std::size_t kLargestStruct = 8192;  // a size above it is no size
+inline constexpr std::size_t kLargestStruct = 16384;  // a size above it is no size
 
 [[gnu::cold]] perdure_status refuse_struct(const char* function, const char* name, std::size_t size,
                                            std::size_t least) noexcept;

@@ -188,16 +188,21 @@ static void other_durabilities(void) {
   OK(perdure_pool_close(pool, 0));
 }
 
-static void a_kill(void) {
+// A process stores the value, and is killed.
+static void killed_with(const char* file, const char* value) {
   int status = 0;
-  char live[320];
-  perdure_pool* pool = NULL;
   const pid_t child = fork();
   if (child == 0) {
-    put_one(open_it(path, PERDURE_DURABILITY_BUFFERED), "a", "5");
+    put_one(open_it(file, PERDURE_DURABILITY_BUFFERED), "a", value);
     kill(getpid(), SIGKILL);
   }
   CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+}
+
+static void a_kill(void) {
+  char live[320];
+  perdure_pool* pool = NULL;
+  killed_with(path, "5");
   snprintf(live, sizeof(live), "%s-live", path);
   CHECK(rename(live, in_folder("hidden")) == 0);
   FAILS(PERDURE_LIVE_MISSING, live, perdure_pool_open(path, NULL, &pool));
@@ -241,6 +246,41 @@ static void readers(void) {
   OK(perdure_pool_close(owner, 0));
 }
 
+static void removal(void) {
+  const char* file = in_folder("gone");
+  char live[320], copy[700];
+  perdure_buffered_info info;
+  perdure_pool* pool = open_it(file, PERDURE_DURABILITY_BUFFERED);
+  FAILS(PERDURE_BUSY, "this process", perdure_destroy(file));
+  OK(perdure_pool_close(pool, 0));
+  info.struct_size = sizeof(info);
+  OK(perdure_pool_inspect_buffered(file, &info));
+  CHECK(info.aside_images == 0 && info.newest_aside_unix_ns == 0 && info.newest_aside[0] == '\0');
+  // A backup takes the place of a pool that was left open.
+  snprintf(copy, sizeof(copy), "cp '%s' '%s.saved'", file, file);
+  CHECK(system(copy) == 0);
+  killed_with(file, "1");
+  snprintf(copy, sizeof(copy), "rm -rf '%s-log' && mv '%s.saved' '%s'", file, file, file);
+  CHECK(system(copy) == 0);
+  OK(perdure_pool_close(open_it(file, PERDURE_DURABILITY_BUFFERED), 0));
+  OK(perdure_pool_inspect_buffered(file, &info));
+  CHECK(info.aside_images == 1 && info.newest_aside_unix_ns > 1000000000000000000U);
+  CHECK(access(info.newest_aside, F_OK) == 0);
+  OK(perdure_destroy(info.newest_aside));
+  CHECK(access(info.newest_aside, F_OK) != 0 && access(file, F_OK) == 0);
+  // With all that a kill has left, and of that alone.
+  snprintf(live, sizeof(live), "%s-live", file);
+  killed_with(file, "2");
+  OK(perdure_destroy(file));
+  CHECK(access(file, F_OK) != 0 && access(live, F_OK) != 0);
+  killed_with(file, "3");
+  CHECK(unlink(file) == 0 && access(live, F_OK) == 0);
+  OK(perdure_destroy(file));
+  CHECK(access(live, F_OK) != 0);
+  FAILS(PERDURE_NOT_FOUND, file, perdure_destroy(file));
+  INVALID("path is NULL", perdure_destroy(NULL));
+}
+
 int main(void) {
   const char* build = getenv("PERDURE_BUILD_DIR");
   char command[300];
@@ -254,6 +294,7 @@ int main(void) {
   other_durabilities();
   a_kill();
   readers();
+  removal();
   snprintf(command, sizeof(command), "rm -r '%s'", folder);
   return system(command);
 }
