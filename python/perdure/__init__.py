@@ -40,7 +40,7 @@ from perdure._core import (
 )
 from perdure._backup import back_up, inspect_backup, restore
 from perdure._ints import IntMap
-from perdure._pool import Pool, open
+from perdure._pool import Pool, destroy, open
 from perdure._store import Batch, Store, Version
 
 __all__ = [
@@ -70,6 +70,7 @@ __all__ = [
     "Version",
     "__version__",
     "back_up",
+    "destroy",
     "inspect_backup",
     "open",
     "restore",

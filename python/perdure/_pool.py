@@ -192,3 +192,16 @@ def open(path: str | bytes | os.PathLike[Any], *, name: str = "default", engine:
         pool.close()
         raise
     return Store(base, pool)
+
+
+def destroy(path: str | bytes | os.PathLike[Any]) -> None:
+    """Removes the pool `path`, which no process may have open, with all that belongs to it: also
+    the log and the live image of a "buffered" pool whose process was killed, and what is left of
+    a pool whose file is gone. Damaged pools are removed, too; a file that is no pool stays.
+
+    >>> import perdure, tempfile
+    >>> path = tempfile.mkdtemp() + "/cache.perdure"
+    >>> perdure.open(path).close()
+    >>> perdure.destroy(path)
+    """
+    _core.destroy(path)

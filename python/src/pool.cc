@@ -362,6 +362,13 @@ void add_pool(nb::module_& module) {
       .def("stats", &PyPool::stats)
       .def("info", &PyPool::info)
       .def("close", &PyPool::close, "sync"_a);
+  module.def(
+      "destroy",
+      [](nb::handle path) {
+        const std::string at = path_of(path);
+        check(released([&] { return perdure::destroy(at); }));
+      },
+      "path"_a);
   module.def("_close_all", &close_all);
 }
 

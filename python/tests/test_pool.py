@@ -3,6 +3,7 @@
 import logging
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -127,6 +128,38 @@ def test_backups(disk_path, tmp_path):
     assert perdure.back_up(disk_path, tmp_path / "closed")["closed"]
     with pytest.raises(perdure.NotFoundError):
         perdure.restore(tmp_path / "nothing", disk_path + "-none")
+
+
+def test_destroy(disk_path, tmp_path):
+    def names():
+        return sorted(entry.name for entry in tmp_path.iterdir())
+
+    with perdure.open(disk_path) as store, pytest.raises(perdure.BusyError, match="close it first"):
+        perdure.destroy(disk_path)
+    perdure.destroy(os.fsencode(disk_path))
+    assert names() == []
+    with pytest.raises(perdure.NotFoundError):
+        perdure.destroy(disk_path)
+    for file_is_gone in (False, True):
+        killed = start_script("""
+            import os, perdure, signal, sys
+            store = perdure.open(sys.argv[1], durability="buffered")
+            store["a"] = b"1"
+            store.pool.sync()
+            os.kill(os.getpid(), signal.SIGKILL)
+        """, disk_path)
+        killed.communicate(timeout=60)
+        assert killed.returncode == -signal.SIGKILL and len(names()) == 4
+        if file_is_gone:
+            os.remove(disk_path)
+        perdure.destroy(pathlib.Path(disk_path))
+        assert names() == []
+    pathlib.Path(disk_path).write_bytes(b"mine" * 10_000)
+    with pytest.raises(perdure.CorruptionError):
+        perdure.destroy(disk_path)
+    assert names() == ["pool.perdure"]
+    with pytest.raises(TypeError):
+        perdure.destroy(7)
 
 
 def test_several_maps(pool, path):
