@@ -417,7 +417,7 @@ Status Buffered::replay_into_live(LogReader<RealPlatform>& reader, std::uint64_t
   });
   if (!s.ok() || made.ok()) return s;
   PathText path;
-  (void)live_path(path);
+  (void)LiveImage::path_of(mark(), path_.c_str(), path);
   return of_part("live image", path.c_str(), made);
 }
 
@@ -545,6 +545,7 @@ Status Buffered::go_on(const Opening& opening) noexcept {
 
 Status Buffered::attach(RealPlatform& platform, EpochDomain<RealPlatform>& epochs,
                         const BufferedOptions& options) noexcept {
+  if (Status s = LiveImage::path_of(mark(), path_.c_str(), live_path_); !s.ok()) return s;
   platform_ = &platform;
   gate_ = &epochs.gate();
   gate_->set_brake(*this);

@@ -105,10 +105,8 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   const CutStream<RealPlatform>& stream() const noexcept { return *stream_; }
   LiveImage& live() noexcept { return live_; }
   const LiveImage& live() const noexcept { return live_; }
-  // Errors: invalid_argument (the path is too long).
-  Status live_path(PathText& path) const noexcept {
-    return LiveImage::path_of(mark(), path_.c_str(), path);
-  }
+  // From attach() on. Any thread: the mark, which says it, changes meanwhile.
+  const char* live_path() const noexcept { return live_path_.c_str(); }
 
   // No thread stores any more. Errors: those of the log; then everything stays as a kill would
   // leave it.
@@ -168,7 +166,7 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   RealFileSystem& real_files_;
   const Log& log_;
   LiveImage live_;
-  PathText path_, folder_, parent_;
+  PathText path_, folder_, parent_, live_path_;
   FileSystem::File base_ = -1;
   FileSystem::File fold_base_ = -1;  // the same, for folds (folding.h)
   std::optional<EpochLog<RealPlatform>> epochs_log_;

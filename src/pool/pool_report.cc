@@ -115,14 +115,12 @@ Expected<PoolInfo> PoolImpl::info() const {
   if (!maps) return fail(std::move(maps.error()));
   PoolInfo out;
   const FlushMode mode = platform_.mode();
-  PathText live;
-  if (buffered_) (void)buffered_->live_path(live);
   // The live image can lie elsewhere.
   const MediumReport& medium = buffered_ ? base_.medium() : storage_.medium();
   const bool copied = attempt([&] {
     describe(core_.header(), out);
     out.path = path_.c_str();
-    out.live_image = live.c_str();
+    if (buffered_) out.live_image = buffered_->live_path();
     out.filesystem = medium.filesystem;
     out.flush_instruction = mode == FlushMode::cache_line
                                 ? flush_instruction_name(platform_.instruction())
