@@ -125,7 +125,7 @@ Status Removal::read_base() noexcept {
 
 // Under another name the file would be left without what its log and its image have.
 Status Removal::verify_names() noexcept {
-  PathText unfinished, now;
+  PathText unfinished;
   FileStorage second;
   const bool half_made = unfinished.assign(path_, kUnfinished) &&
                          second.open(unfinished.c_str(), FileStorage::Access::observer).ok();
