@@ -3,7 +3,9 @@
 // WHAT  scan() reads and verifies every part of every segment. An epoch is whole if it has all its
 //   parts. From the folded epoch of the base on, the whole epoch that follows the one before
 //   counts; if there are several, that of the highest term. The last one that counts is the content
-//   of the pool. replay() gives the lines of all of them.
+//   of the pool. replay() gives the lines of all of them, but not those of marks
+//   (layout::is_of_mark): the first builds that began a log anew wrote the head of the live image
+//   as such lines.
 // INVARIANTS
 //   log.R1  A part counts only where it was written: log, segment and offset stand in it.
 //   log.R2  An epoch follows another one by its number and its seal, so the chain is the order in
@@ -14,8 +16,6 @@
 //   log.R4  The log has the epoch `folding` of the base, or one that was written after the folding
 //       began and has all lines since `folded`. Otherwise there is no state of the pool left.
 //   log.R5  The pool does not become smaller.
-//   log.R6  replay() gives no line of a mark: builds of 2026-11-28 wrote the head of a live image as
-//       such lines after a log had been removed.
 // LIMITS  Damage in the last epoch alone looks like a write that the power failure cut off. The
 //   log closes this hole by an empty epoch after the last change (EpochLog::confirm()).
 // COSTS  scan() reads the log once, replay() once more; about 70 bytes of memory a part.

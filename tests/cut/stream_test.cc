@@ -190,7 +190,7 @@ TEST_F(Stream, ThreadsShareCuts) {
   for (std::uint64_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       for (std::uint64_t i = 0; i < 50; ++i) {
-        store(t * 1000 + i, i + 1);
+        store(200 + t * 1000 + i, i + 1);  // behind the marks
         must(stream_->sync());
       }
     });

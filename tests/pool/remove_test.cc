@@ -262,8 +262,8 @@ TEST_F(Removal, LeavesWhatIsNoPart) {
 TEST_F(Removal, LeavesAnotherPoolWithTheNameOfAPart) {
   PoolOptions process = buffered();
   process.durability = Durability::process;
+  make_pool(process, "pool-live");  // the first: beside `pool` it is refused
   make_pool(process);
-  make_pool(process, "pool-live");
   {
     const Pool other = must(Pool::open(path("pool-live"), as_it_was()));
     EXPECT_EQ(removed(), StatusCode::ok) << message_;
