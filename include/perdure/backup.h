@@ -20,6 +20,7 @@
 
 namespace perdure {
 
+// Options of Pool::backup() and back_up().
 struct BackupOptions {
   // If not null: the calling thread calls it now and then, with the number of bytes copied and of
   // those to copy, as far as they are known. It must return soon, and must not throw.

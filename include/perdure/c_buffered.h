@@ -123,6 +123,7 @@ typedef struct perdure_backup_options {
   void (*progress)(void* context, uint64_t done, uint64_t total);
   void* context;
 } perdure_backup_options;
+// All defaults.
 #define PERDURE_BACKUP_OPTIONS_INIT {sizeof(perdure_backup_options), NULL, NULL}
 
 // What a backup has. Times are nanoseconds since 1970; 0: not known.
@@ -177,8 +178,11 @@ typedef struct perdure_restore_options {
   void (*progress)(void* context, uint64_t done, uint64_t total);
   void* context;
 } perdure_restore_options;
+// Restores the epoch of this number.
 #define PERDURE_RESTORE_EPOCH 1U
+// Restores the last epoch up to a time.
 #define PERDURE_RESTORE_TIME 2U
+// All defaults: the last epoch.
 #define PERDURE_RESTORE_OPTIONS_INIT {sizeof(perdure_restore_options), 0, 0, 0, 0, NULL, NULL}
 
 // Makes a pool of a backup, and stores its epoch in *epoch, which may be NULL. `path` must not

@@ -256,7 +256,7 @@ class Header:
                 out += [comment.indent + "/// " + line for line in documented(comment.lines)]
                 at = comment.last + 1
             else:
-                if in_section and self.lines[at].startswith("#undef"):
+                if in_section and self.lines[at].startswith(("#undef", "// NOLINTEND")):
                     out.append("/**@}*/ ")
                     in_section = False
                 else:
