@@ -17,6 +17,7 @@
 #include "format/layout.h"
 #include "platform/dirty_log.h"
 #include "platform/real_platform.h"
+#include "pool/with_path.h"
 
 namespace perdure {
 
@@ -113,9 +114,9 @@ bool is_backup(std::string_view folder) noexcept {
   return false;
 }
 
-Status refuse(std::string_view path, const char* what, std::string_view whose = "") noexcept {
-  return Status::format(StatusCode::invalid_argument, "%.*s: is %s%.*s; choose another path",
-                        length(path), path.data(), what, length(whose), whose.data());
+Status refuse(const char* what, std::string_view whose = "") noexcept {
+  return Status::format(StatusCode::invalid_argument, "is %s%.*s; choose another path", what,
+                        length(whose), whose.data());
 }
 
 }  // namespace
@@ -163,7 +164,7 @@ bool resolve_path(const char* path, char (&out)[PATH_MAX]) noexcept {
   return true;
 }
 
-Status check_place(std::string_view path) noexcept {
+Status verify_place(std::string_view path) noexcept {
   PathText given;
   char resolved[PATH_MAX];
   if (!given.assign(path) || !resolve_path(given.c_str(), resolved))
@@ -175,21 +176,26 @@ Status check_place(std::string_view path) noexcept {
     const std::string_view pool =
         whole.substr(0, whole.size() - std::min(whole.size(), suffix.size()));
     if (whole.ends_with(suffix) && is(OwnKind::pool, pool))
-      return refuse(path, "the place of a part of the pool ", pool);
+      return refuse("the place of a part of the pool ", pool);
   }
   const bool of_log = segment_number(name) != 0 || name == kUnnamedSegment;
   const std::string_view log = kPoolParts[0];
   if (of_log && folder.ends_with(log) &&
       is(OwnKind::pool, folder.substr(0, folder.size() - log.size())))
-    return refuse(path, "the place of a segment of a log");
+    return refuse("the place of a segment of a log");
   constexpr std::string_view kLog = "/log";
   if (of_log && folder.ends_with(kLog) && is_backup(folder.substr(0, folder.size() - kLog.size())))
-    return refuse(path, "the place of a part of a backup");
+    return refuse("the place of a part of a backup");
   for (const char* part :
        {layout::kBackupBase, layout::kBackupLog, layout::kBackupHead, layout::kBackupNewHead}) {
-    if (name == part && is_backup(folder)) return refuse(path, "the place of a part of a backup");
+    if (name == part && is_backup(folder)) return refuse("the place of a part of a backup");
   }
   return {};
+}
+
+Status check_place(std::string_view path) noexcept {
+  Status s = verify_place(path);
+  return s.ok() ? Status() : with_path(path, s);
 }
 
 Status check_output(std::string_view path) noexcept {
@@ -204,7 +210,7 @@ Status check_output(std::string_view path) noexcept {
                             "or remove it first",
                             length(path), path.data(), std::strerror(errno));
     }
-    if (const char* kind = own_kind(*file)) return refuse(path, kind);
+    if (const char* kind = own_kind(*file)) return with_path(path, refuse(kind));
   }
   return check_place(path);
 }

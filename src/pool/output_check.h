@@ -29,6 +29,8 @@ bool resolve_path(const char* path, char (&out)[PATH_MAX]) noexcept;
 // Whether something may be made at `path`: no pool beside it, and no backup around it, has or will
 // have a part of that name. Errors: invalid_argument.
 Status check_place(std::string_view path) noexcept;
+// The same for a caller that puts the path before the message.
+Status verify_place(std::string_view path) noexcept;
 
 // The same, and whether the file that is there, if any, may be replaced. Errors: invalid_argument;
 // io (the file there cannot be read).

@@ -19,6 +19,7 @@
 #include "platform/descriptors.h"
 #include "pool/output_check.h"
 #include "pool/pool_impl.h"
+#include "pool/with_path.h"
 
 namespace perdure {
 
@@ -27,11 +28,6 @@ namespace {
 using detail::PoolImpl;
 
 int length(std::string_view text) noexcept { return static_cast<int>(text.size()); }
-
-Status with_path(std::string_view path, const Status& s) noexcept {
-  return Status::format(s.code(), "%.*s: %.*s", length(path), path.data(), length(s.message()),
-                        s.message().data());
-}
 
 // A folder that one backup or restore uses at a time; the lock ends with the process.
 class FolderLock {

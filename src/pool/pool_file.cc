@@ -155,11 +155,7 @@ Status PoolImpl::create_file(const PoolOptions& options) {
                           static_cast<unsigned long long>(kMinPoolSize),
                           static_cast<unsigned long long>(kMaxPoolSize));
   }
-  if (Status s = check_place(path_.c_str()); !s.ok()) {
-    const std::string_view path(path_.c_str());
-    const std::string_view why = s.message().substr(path.size() + 2);  // wrap() names the path
-    return Status::format(s.code(), "%.*s", static_cast<int>(why.size()), why.data());
-  }
+  if (Status s = verify_place(path_.c_str()); !s.ok()) return s;
   if (Status s = storage_.create(path_.c_str()); !s.ok()) return s;
   created_ = true;
   if (Status s = choose_durability(options, Durability::automatic); !s.ok()) return s;

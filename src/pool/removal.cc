@@ -15,6 +15,7 @@
 #include "pool/buffered.h"
 #include "pool/output_check.h"
 #include "pool/owner.h"
+#include "pool/with_path.h"
 
 namespace perdure {
 
@@ -24,11 +25,6 @@ constexpr std::uint64_t kPatience = 2'000'000'000;  // nanoseconds
 constexpr std::string_view kUnfinished = ".creating";
 
 int length(std::string_view text) noexcept { return static_cast<int>(text.size()); }
-
-Status with_path(std::string_view path, const Status& s) noexcept {
-  return Status::format(s.code(), "%.*s: %.*s", length(path), path.data(), length(s.message()),
-                        s.message().data());
-}
 
 // The names in a folder.
 using Names = Array<Text<NAME_MAX>>;

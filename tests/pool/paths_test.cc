@@ -127,6 +127,16 @@ TEST(Paths, PlacesThatPartsOfAPoolNeed) {
   }
 }
 
+// A message keeps 1,023 bytes, so its end can be missing.
+TEST(Paths, PlacesOfPartsInADeepFolder) {
+  TempPath root("deep");
+  std::string folder = root.str();
+  while (folder.size() < 1'500) folder += "/" + std::string(200, 'x');
+  std::filesystem::create_directories(folder);
+  must(Pool::open(folder + "/pool", small_pool())->close());
+  EXPECT_EQ(code_of(Pool::open(folder + "/pool-live", small_pool())), StatusCode::invalid_argument);
+}
+
 TEST(Paths, FilesWithoutPermission) {
   TempPath path;
   make_pool(path);
