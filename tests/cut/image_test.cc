@@ -411,10 +411,11 @@ TEST_F(Images, ARestoreThatIsKilledIsMadeByTheNextOpen) {
   EXPECT_GT(kill_at_each_call(synced_), 20U);
 }
 
-// The kernel tells a process that has the pool open. The n-th time that it is asked, it says so.
+// The kernel tells a process that has the pool open that it could not write a page: at the n-th
+// call that asks for it.
 class LostWrites : public Images {
  protected:
-  // Calls `work`, in which the n-th question has that answer. False: there was no such question.
+  // Calls `work`, in which the n-th such call fails. Returns false if there were fewer.
   template <class F>
   bool lose(std::uint64_t n, F&& work) {
     SCOPED_TRACE(n);

@@ -44,6 +44,17 @@ TEST_F(RemovedLogs, AKillLosesNothing) {
   expect_later(2);
 }
 
+// All lines are in the first epoch of the new log, but not those of the image's own head.
+TEST_F(RemovedLogs, TheNewLogHasNoHeadOfAnImage) {
+  kill_after_the_removal();
+  std::size_t segments = 0;
+  for (const auto& segment : fs::directory_iterator(path("pool-log"))) {
+    EXPECT_EQ(read_bytes(segment.path()).find("PERLIVE"), std::string::npos) << segment.path();
+    ++segments;
+  }
+  EXPECT_GT(segments, 0U);
+}
+
 TEST_F(RemovedLogs, APowerFailureLosesNothingThatSyncReturnedFor) {
   kill_after_the_removal();
   machine_restarts();

@@ -183,6 +183,25 @@ TEST_F(Stream, WhatAProcessBeforeHasLeftIsBehind) {
   EXPECT_LT(stream_->lag_ns(), std::uint64_t{60'000'000'000});
 }
 
+// Builds of 2026-11-28 could write such lines.
+TEST_F(Stream, AReplayLeavesOutTheMarks) {
+  begin();
+  const std::uint64_t mark = layout::kMarkOffset / kLine;
+  for (const std::uint64_t line : {mark - 1, mark, mark + layout::kMarkStride / kLine, mark + 8})
+    store(line, 1);
+  must(stream_->sync());
+  LogReader<RealPlatform> reader(files_, "log");
+  must(reader.scan(log_->marks().mark()));
+  std::vector<std::uint64_t> lines;
+  must(reader.replay([&](std::uint64_t line, const LineWords&) { lines.push_back(line); }));
+  const std::vector<std::uint64_t> both{mark - 1, mark + 8};
+  EXPECT_EQ(lines, both);
+  lines.clear();
+  must(reader.replay_back(
+      [&](std::uint64_t, std::uint64_t line, const LineWords&) { lines.push_back(line); }));
+  EXPECT_EQ(lines, std::vector<std::uint64_t>(both.rbegin(), both.rend()));
+}
+
 TEST_F(Stream, ThreadsShareCuts) {
   begin();
   ASSERT_TRUE(stream_->start());
