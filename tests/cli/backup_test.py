@@ -1,20 +1,15 @@
 """perdure backup, restore, and info of a backup, also while another process has the pool open."""
 
 import os
-import tempfile
 import time
 import unittest
 
-from cli_case import USAGE, CliTest
+from cli_case import USAGE, DiskTest
 
 
-class BackupTest(CliTest):
+class BackupTest(DiskTest):
     def setUp(self):
         super().setUp()
-        folder = tempfile.TemporaryDirectory(dir=os.getcwd(), prefix="perdure-cli.")
-        self.addCleanup(folder.cleanup)
-        self.disk = folder.name
-        self.pool = os.path.join(self.disk, "pool.perdure")
         self.backup = os.path.join(self.disk, "copies")
         self.restores = 0
 

@@ -42,10 +42,13 @@ def shell(command, *arguments, **options):
 
 
 class CliTest(unittest.TestCase):
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="perdure-cli.", dir=scratch_root())
+    def make_folder(self, where):
+        folder = tempfile.TemporaryDirectory(prefix="perdure-cli.", dir=where)
         self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        return folder.name
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.make_folder(scratch_root()))
         self.pool = str(self.folder / "pool.perdure")
 
     def run_cli(self, *arguments, stdin=b"", expect=DONE, **options):
@@ -119,3 +122,11 @@ class CliTest(unittest.TestCase):
             with contextlib.suppress(BrokenPipeError):
                 holder.stdin.close()
             holder.stderr.close()
+
+
+class DiskTest(CliTest):
+    """Pools in durability `buffered`, which main memory does not have."""
+    def setUp(self):
+        super().setUp()
+        self.disk = self.make_folder(os.getcwd())
+        self.pool = os.path.join(self.disk, "pool.perdure")

@@ -3,20 +3,12 @@
 import os
 import re
 import shutil
-import tempfile
 import unittest
 
-from cli_case import FAILURE, USAGE, CliTest
+from cli_case import FAILURE, USAGE, DiskTest
 
 
-class RemoveTest(CliTest):
-    def setUp(self):
-        super().setUp()
-        folder = tempfile.TemporaryDirectory(dir=os.getcwd(), prefix="perdure-cli.")
-        self.addCleanup(folder.cleanup)
-        self.disk = folder.name
-        self.pool = os.path.join(self.disk, "pool.perdure")
-
+class RemoveTest(DiskTest):
     def kill_owner(self):
         with self.pool_in_use():
             self.wait_until_at_rest()
