@@ -65,7 +65,8 @@ class Pool {
   static Expected<Pool> open(std::string_view path, const PoolOptions& options = {});
 
   // Reads the header and the names of the maps, without the lock and without recovery, and writes
-  // nothing. Works while another process has the pool open. O(1): at most 256 lines.
+  // nothing. Works while another process has the pool open. O(names in its folder), for images that
+  // were set aside; of the file at most 256 lines.
   // Errors: not_found, io, corruption, unsupported_format, out_of_memory.
   static Expected<PoolInfo> inspect(std::string_view path);
 
