@@ -26,12 +26,14 @@ Ops keys_up_to(std::uint64_t n) {
 // Three levels, the last of which drains: every write takes a step of the background work.
 Ops growing() { return keys_up_to(14); }
 
+constexpr EnumerationLimits kLimits = {.product = 32, .random = 4, .sampled = 24};
 InterleaveReport explore(const std::string& part, const SubjectFactory& factory, const Ops& setup,
-                         const std::vector<Ops>& threads, std::uint32_t thin, bool quiet = false) {
+                         const std::vector<Ops>& threads, std::uint32_t thin, bool quiet = false,
+                         const EnumerationLimits& limits = kLimits) {
   Interleaver interleaver(factory, {.name = test_name(part),
                                     .setup = setup,
                                     .threads = threads,
-                                    .limits = {.product = 32, .random = 4, .sampled = 24},
+                                    .limits = limits,
                                     .quiet = quiet});
   return interleaver.exhaustive(2, thinned(thin));
 }
@@ -154,16 +156,19 @@ TEST(ClevelRaces, C1_C2_C3_ItemsMoveUpBesideOthers) {
 
 // The table is made smaller beside whatever else is done.
 TEST(ClevelRaces, C14_CompactBesideOthers) {
+  const EnumerationLimits few = {.product = 8, .random = 1, .sampled = 8};  // of a long schedule
   Ops setup = keys_up_to(26);
   for (std::uint64_t key = 1; key <= 22; ++key) setup.push_back(erase(key));
-  setup = with(setup, steps_of_background(200));
+  setup = with(setup, steps_of_background(60));
   const Ops compact = with(steps_of_background(8), {{OpKind::compact, {}, {}}});
-  expect_clean(explore("mutations", words(), setup,
-                       {compact, {update(23, 7), erase(24), insert(31, 1), find(25)}}, 4096),
-               {"clevel.ring.word", "clevel.rehash.copy"});
+  expect_clean(
+      explore("mutations", words(), setup,
+              {compact, {update(23, 7), erase(24), insert(31, 1), find(25)}}, 4096, false, few),
+      {"clevel.ring.word", "clevel.rehash.copy"});
   if (sanitized()) return;  // a minute there
   expect_clean(explore("inserts", words(), setup,
-                       {compact, {insert(31, 1), insert(32, 1), insert(33, 1), find(26)}}, 4096));
+                       {compact, {insert(31, 1), insert(32, 1), insert(33, 1), find(26)}}, 4096,
+                       false, few));
 }
 
 // P4a: items move while the sweep marks what the process before left.

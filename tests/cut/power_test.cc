@@ -309,12 +309,12 @@ TEST(Power, TheBaseIsDurableBeforeItsMarkSaysOpen) {
 
 TEST(Power, ThePoolIsAsAtACut) {
   Power power;
-  const bool twice = chosen_engine().engine == Engine::phast || at_length();
+  const bool thorough = chosen_engine().engine == Engine::phast || at_length();
   const DiskExploration exploration{
-      .all_below = 8,
-      .random = static_cast<std::uint32_t>(scaled(40, 2, 1)),
+      .all_below = thorough ? 8U : 2U,
+      .random = static_cast<std::uint32_t>(scaled(40, thorough ? 2 : 1, 1)),
       .alone = static_cast<std::uint32_t>(scaled(20, 1, 1)),
-      .second_failure = twice ? static_cast<std::uint32_t>(scaled(40, 300, 300)) : 0,
+      .second_failure = thorough ? static_cast<std::uint32_t>(scaled(40, 400, 400)) : 0,
       .replay = disk::replayed()};
   const DiskReport report = disk::explore_disk(
       exploration, [&](SimFileSystem& files) { power.work(files); },

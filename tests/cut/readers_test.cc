@@ -153,7 +153,7 @@ TEST_P(ReadersOf, APoolInUseIsSeenAsItWasAtOneMoment) {
   Process owner([&](const Process& process) { churn(path(), engine, process); });
   std::uint64_t last = 0;
   int opens = 0;
-  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(1200);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(scaled(5'000, 500, 1'200));
   for (; std::chrono::steady_clock::now() < until && !HasFailure(); ++opens) {
     auto pool = Pool::open(path(), looking());
     ASSERT_TRUE(pool.has_value()) << pool.error().message();

@@ -196,7 +196,7 @@ TEST_F(Trouble, AFullDiskIsEnoughForALogThatCanBeFolded) {
   disk_.be_full(true);
   const std::uint64_t written = must(pool.stats()).log_written_bytes;
   n = put_until(map, n, [&] {
-    return must(pool.stats()).log_written_bytes > written + scaled(64_MiB, 24_MiB, 10_MiB);
+    return must(pool.stats()).log_written_bytes > written + scaled(64_MiB, 10_MiB, 10_MiB);
   });
   EXPECT_GT(must(pool.stats()).folds, 0U);
   EXPECT_LE(must(pool.stats()).log_bytes, 16_MiB);
@@ -272,8 +272,10 @@ TEST_F(Trouble, AnyCallMayFail) {
   };
   EXPECT_EQ(use(0, false, 1), 3U);
   const std::uint64_t most = calls;
+  // The calls are the same with each engine.
+  const std::uint64_t step = scaled(1, chosen_engine().engine == Engine::phast ? 3 : 10, 9);
   std::uint64_t last = 3;
-  for (std::uint64_t k = 1; k <= most + 20; k += scaled(1, 3, 9)) {
+  for (std::uint64_t k = 1; k <= most + 20; k += step) {
     for (const bool for_good : {false, true}) {
       SCOPED_TRACE("call " + std::to_string(k) + (for_good ? " and all after it" : ""));
       for (const std::uint64_t second : {std::uint64_t{0}, k / 2 + 3}) {
@@ -289,7 +291,7 @@ TEST_F(Trouble, AnyCallMayFail) {
       }
     }
   }
-  EXPECT_GT(failed, 30U);
+  EXPECT_GT(failed, 15U);
 }
 
 // A copy of an open pool is not trusted. If the open that accepts it is interrupted, the next one

@@ -99,7 +99,7 @@ TEST_P(RandomCrash, G11_SecondCrashInsideRecovery) {
 
 // --- the explorations of perdure-explore ---
 
-constexpr std::uint32_t kPointsIn = 9;  // one in this many crash points
+constexpr std::uint32_t kPointsIn = 25;  // one in this many crash points
 
 struct EngineExploration {
   const EngineUnderTest* engine;

@@ -33,8 +33,8 @@ TEST_P(Races, NoScheduleViolatesAnything) {
   const auto& [engine, race] = GetParam();
   InterleaveOptions options = options_of(race, engine);
   Interleaver interleaver(race.subjects, options);
-  expect_clean(race.exhaustive() ? interleaver.exhaustive(2, thinned(race.thin))
-                                 : interleaver.pct(sanitized() ? 60 : 1000, 3),
+  expect_clean(race.exhaustive() ? interleaver.exhaustive(2, thinned(2 * race.thin))
+                                 : interleaver.pct(sanitized() ? 60 : 500, 3),
                race.reaches);
 }
 

@@ -116,7 +116,7 @@ TEST_P(OrderedRaces, P1g_UnlinkUnderScans_P17_Strings) {
 // return v, v'' or absent, and no value of k'.
 TEST_P(Races, P1b_SlotReuseAbaUnderLookups) {
   auto map = open_map<std::uint64_t, std::uint64_t>(0);
-  const std::uint64_t rounds = scaled(150'000, 75'000, 5'000);
+  const std::uint64_t rounds = scaled(150'000, 25'000, 5'000);
   std::atomic<bool> done{false};
   auto value_of = [](std::uint64_t key, std::uint64_t round) { return key << 32 | round; };
   must(map.insert(1, value_of(1, 0)));
@@ -348,7 +348,7 @@ TEST_P(Races, WritersInAFullPool) {
     team.start([&, t] {
       std::vector<std::uint64_t> mine;
       Rng rng(seed() + t);
-      for (std::uint64_t i = 0; i < scaled(30'000, 5'000); ++i) {
+      for (std::uint64_t i = 0; i < scaled(30'000, 10'000, 5'000); ++i) {
         const std::uint64_t key = i * kThreads + t;
         const auto done = map.insert(key, value);
         if (done.ok()) {
