@@ -297,7 +297,10 @@ Status PoolImpl::may_open(const Slot* slot, std::string_view name,
     const bool wanted = options.mode == OpenMode::existing || options.mode == OpenMode::read_only;
     if (!wanted && !read_only_) return {};
     return Status::format(wanted ? StatusCode::not_found : StatusCode::read_only,
-                          "%s: has no map %.*s", path_.c_str(), size, name.data());
+                          "%s: has no map %.*s%s", path_.c_str(), size, name.data(),
+                          in_use_ ? " in its last durable cut; the process that has the pool may "
+                                    "have made it since, so open the pool again"
+                                  : "");
   }
   if (options.mode == OpenMode::create_new) {
     return Status::format(StatusCode::exists, "%s: map %s exists; choose another name, or drop it",

@@ -153,7 +153,8 @@ TEST_P(ReadersOf, APoolInUseIsSeenAsItWasAtOneMoment) {
   Process owner([&](const Process& process) { churn(path(), engine, process); });
   std::uint64_t last = 0;
   int opens = 0;
-  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(scaled(5'000, 500, 1'200));
+  const auto until =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(scaled(5'000, 500, 1'200));
   for (; std::chrono::steady_clock::now() < until && !HasFailure(); ++opens) {
     auto pool = Pool::open(path(), looking());
     ASSERT_TRUE(pool.has_value()) << pool.error().message();
@@ -189,6 +190,24 @@ TEST_F(Readers, AnOpenSeesWhatWasSynced) {
     EXPECT_TRUE(must(reader.check({.deep = true})).ok());
     EXPECT_EQ(later(reader).put(1, 1).status().code(), StatusCode::read_only);
   }
+  must(pool.close());
+}
+
+// The message says that the map may come, and that is so.
+TEST_F(Readers, AMapThatNoCutHasYetIsNotFound) {
+  Pool pool = must(Pool::open(path(), buffered(3'600'000)));
+  must(must(pool.map<std::uint64_t, std::uint64_t>("fresh")).put(1, 7));
+  const auto find = [&](OpenMode mode) {
+    Pool reader = must(Pool::open(path(), looking()));
+    const auto map = reader.map<std::uint64_t, std::uint64_t>("fresh", {.mode = mode});
+    return map ? std::string() : std::string(map.error().message());
+  };
+  for (const OpenMode mode : {OpenMode::existing, OpenMode::open_or_create}) {
+    const std::string message = find(mode);
+    EXPECT_NE(message.find("in its last durable cut"), std::string::npos) << message;
+  }
+  must(pool.sync());
+  EXPECT_EQ(find(OpenMode::existing), "");
   must(pool.close());
 }
 
