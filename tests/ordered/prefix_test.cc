@@ -1,5 +1,5 @@
-// Prefixes of inner nodes (ordered.N5): keys with long common prefixes are searched by the words
-// behind them.
+// InnerIndex of byte strings. Prefixes of inner nodes (ordered.N5): keys with long common prefixes
+// are searched by the words behind them. The shortcut, whose leaves no node delimits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -85,16 +85,24 @@ class Prefixes : public ::testing::Test {
   }
   // As an engine unlinks a leaf that is not the first: its right neighbour takes the range over.
   void unlink(std::uint32_t leaf) {
+    give_range(leaf);
+    remove(leaf);
+  }
+  // The same, up to the moment at which the partition's latch is acquired.
+  void give_range(std::uint32_t leaf) {
     auto& gone = leaves_[leaf];
     const std::uint32_t heir = gone.next.load();
     std::uint32_t left = 1;
     while (leaves_[left].next.load() != leaf) left = leaves_[left].next.load();
     inner_.release(leaves_[heir].separators.low.load());
     leaves_[heir].low.store(gone.low.load());
-    leaves_[heir].separators.low.store(gone.separators.low.exchange(nullptr));
+    leaves_[heir].separators.low.store(gone.separators.low.load());
     leaves_[left].next.store(heir);
-    inner_.remove(0, leaf, heir);
-    inner_.release(gone.separators.bound.exchange(nullptr));
+  }
+  void remove(std::uint32_t leaf) {
+    inner_.remove(0, leaf, leaves_[leaf].next.load());
+    leaves_[leaf].separators.low.store(nullptr);  // the heir has the reference
+    inner_.release(leaves_[leaf].separators.bound.exchange(nullptr));
   }
   void expect_found(const std::vector<std::string>& keys) const {
     const EpochGuard<RealPlatform> guard(epochs_);
@@ -164,6 +172,71 @@ TEST_F(Prefixes, SplitsAndUnlinksOfAnyKeys) {
     bounds.erase(key);
   }
   expect_found(keys);
+}
+
+// The shortcut. A leaf ends behind the key of a word.
+class StringShortcut : public Prefixes {
+ protected:
+  static std::string key(std::uint64_t word) {
+    word = __builtin_bswap64(word);
+    return {reinterpret_cast<const char*>(&word), sizeof(word)};
+  }
+  void split_at(std::uint64_t word) { split_behind(key(word)); }
+  // Expects that the shortcut names linked leaves, each at or before the word's leaf. Returns how
+  // many of the words up to `end` have a name.
+  int named(std::uint64_t step, std::uint64_t end) const {
+    std::set<std::uint32_t> linked;
+    for (std::uint32_t leaf = 1; leaf != kNoLeaf; leaf = leaves_[leaf].next.load()) {
+      linked.insert(leaf);
+    }
+    int count = 0;
+    for (std::uint64_t word = 0; word < end; word += step) {
+      const std::string text = key(word);
+      const std::uint32_t leaf = inner_.shortcut_to(probe_of(text));
+      if (leaf == kNoLeaf) continue;
+      ++count;
+      EXPECT_TRUE(linked.contains(leaf)) << "word " << word << " begins at leaf " << leaf;
+      EXPECT_FALSE(leaves_[leaf].below(probe_of(text))) << "begins at leaf " << leaf;
+    }
+    return count;
+  }
+};
+
+// ordered.S2: a node keeps its maximum when its last leaf goes. A shortcut that is built then does
+// not name the leaf before for the range of the one that went. No unlink would look there.
+TEST_F(StringShortcut, AfterTheLastLeavesOfNodesWent) {
+  const EpochGuard<RealPlatform> guard(epochs_);
+  constexpr std::uint64_t kWidth = 1 << 20;
+  constexpr std::uint32_t kLeaves = 64;
+  for (std::uint32_t leaf = 1; leaf <= kLeaves; ++leaf) split_at(leaf * kWidth);
+  // Ascending splits have left 8 leaves in each node: 1 to 8, 9 to 16.
+  for (std::uint32_t leaf = 8; leaf < kLeaves; leaf += 8) unlink(leaf);
+  // Divides others until the shortcut has been built anew.
+  for (std::uint32_t leaf = 1; leaf < kLeaves; ++leaf) {
+    if (leaf % 8 == 7 || leaf % 8 == 0) continue;
+    for (std::uint64_t n = 1; n < 4; ++n) split_at((leaf - 1) * kWidth + n * kWidth / 4);
+  }
+  EXPECT_GT(named(kWidth / 16, kLeaves * kWidth), 512);
+  for (std::uint32_t leaf = 7; leaf < kLeaves; leaf += 8) unlink(leaf);
+  EXPECT_GT(named(kWidth / 16, kLeaves * kWidth), 256);
+}
+
+// ordered.S2: the range of a leaf is named in steps. Between them the leaf gives it up, and its
+// removal waits for the latch.
+TEST_F(StringShortcut, WhileTheRemovalOfALongLeafWaits) {
+  const EpochGuard<RealPlatform> guard(epochs_);
+  constexpr std::uint64_t kEnd = 1 << 24;
+  constexpr std::uint64_t kLong = kEnd / 16 * 15;  // leaf 2 ends there
+  split_at(1);
+  split_at(kLong);
+  split_at(kEnd);
+  const auto divide = [&] { split_at(kLong + (kEnd - kLong) / 4096 * (4096 - count_)); };
+  while (count_ < 2048) divide();  // the shortcut is built anew, and leaf 2 named in part
+  give_range(2);
+  divide();
+  remove(2);
+  while (count_ < 2500) divide();
+  EXPECT_GT(named(kEnd / 4096, kEnd), 2048);
 }
 
 // The words behind a prefix order as the keys do.

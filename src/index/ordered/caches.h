@@ -174,13 +174,15 @@ class Caches : public Nodes<P, Leaves, Fanout> {
     std::uint32_t node = 0;
     for (std::uint32_t i = 0; i < leaves && filling.leaf != kNoLeaf; ++i) {
       const auto& desc = this->leaves_[filling.leaf];
-      if (node == 0 && !part.unlisted) {
+      if (!kBytes && node == 0 && !part.unlisted) {
         node = find_node(part, filling.leaf, bound_of(desc), at, true);
       }
       // In the list, a new leaf that waits for the latch is still a part of its left neighbour.
       // From leaf to leaf it comes next, because a split sets `next` before it lowers the bound. A
-      // leaf whose removal waits leads to no unlinked one: its left neighbour is locked.
-      const std::uint64_t bound = node != 0 ? this->bound_word(nodes_[node], at)
+      // leaf whose removal waits leads to no unlinked one: its left neighbour is locked. Byte
+      // strings always go from leaf to leaf. Their nodes do not tell where a leaf ends: `low` of
+      // the leaf behind falls before a removal, and the maximum stays after it (ordered.S1).
+      const std::uint64_t bound = node != 0 ? nodes_[node].keys[at].load(std::memory_order_relaxed)
                                             : desc.bound.load(std::memory_order_acquire);
       const bool done =
           filling.table->fill(filling.leaf, filling.leaf == part.first, filling.before,

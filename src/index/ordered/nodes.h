@@ -216,14 +216,6 @@ class Nodes {
     const Desc& right = leaves_[node.leaves[i + 1].load(std::memory_order_relaxed)];
     return right.separators.low.load(std::memory_order_acquire);
   }
-  // Returns the word of that bound.
-  std::uint64_t bound_word(const Node& node, std::uint32_t i) const {
-    if constexpr (kBytes) {
-      const Separator<P>* separator = separator_behind(node, i);
-      return separator != nullptr ? head_word(separator->view()) : ~std::uint64_t{0};
-    }
-    return node.keys[i].load(std::memory_order_relaxed);
-  }
   // Byte strings: finds the prefix of all keys and sets the keys behind it. Without memory there is
   // no prefix. Meanwhile lookups begin at the node's first leaf. A short prefix is none: the words
   // still tell the keys apart, and a lookup saves the comparison.

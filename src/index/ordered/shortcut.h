@@ -12,7 +12,7 @@
 //       (ordered.N1). It is the leaf of the interval's first word, or was before a split that is
 //       not listed yet.
 //   ordered.S2  No interval names an unlinked leaf, because its number may be used again when no
-//       thread is pinned.
+//       thread is pinned. forget() looks at the leaf's own range only, so it relies on ordered.S1.
 // ORDERING  Intervals are stored release and loaded acquire. A table is replaced as a whole through
 //   epochs.
 // PROGRESS  Lookups are wait-free; changes hold the partition's latch. A table is filled in steps,
