@@ -84,7 +84,7 @@ inline Status BackupFiles::make() noexcept {
   const std::string_view parent = slash == std::string_view::npos ? "."
                                   : slash == 0                    ? "/"
                                                                   : folder_.substr(0, slash);
-  Status synced = files_.sync_folder(parent);
+  Status synced = files_.sync_folder(parent, "backup.folder.name"_site);
   return there ? Status() : std::move(synced);
 }
 

@@ -196,14 +196,14 @@ template <class P>
 Status BackupReader<P>::write_marks(FileSystem::File to,
                                     const layout::BackupEpoch& epoch) noexcept {
   if (from_.head().mark.magic == 0) return {};
-  BaseMarks<P> marks(files_, to);
+  BaseMarks marks(files_, to);
   layout::BaseMark mark{};
   mark.state = layout::BaseState::closed;
-  fill_random<P>(mark.log_id);
+  fill_random(mark.log_id);
   mark.folded = mark.folding = epoch.epoch;
   mark.folded_seal = mark.folding_seal = epoch.seal;
   mark.live.max_bytes = from_.head().mark.live.max_bytes;
-  return marks.write_both(mark);
+  return marks.write_both(mark, "backup.restore.mark"_site, "backup.restore.both"_site);
 }
 
 template <class P>
@@ -228,7 +228,7 @@ Status BackupReader<P>::write_to(FileSystem::File to, const layout::BackupEpoch&
                                  BackupProgress progress) noexcept {
   Status s = copy_base(to, progress);
   if (s.ok()) s = replay_over(to, epoch);
-  return s.ok() ? files_.sync(to) : std::move(s);
+  return s.ok() ? files_.sync(to, kNoSite) : std::move(s);
 }
 
 }  // namespace perdure

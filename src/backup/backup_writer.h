@@ -121,7 +121,6 @@ class BackupWriter {
     head_.end_segment = reader.last_segment();
   }
   Status remove_later(std::uint64_t segment) noexcept;
-  Status sync_folder(std::string_view name) noexcept;
   Status write_head(layout::BackupKind kind, std::uint64_t unix_ns) noexcept;
   Status changed(const char* what) const noexcept {
     return Status::format(StatusCode::busy, "%.*s: %s while it was copied; try again",
@@ -189,10 +188,8 @@ Status BackupWriter<P>::begin_folder() noexcept {
   head.version = layout::kBackupVersion;
   head.crc = layout::backup_crc(head);
   s = files_.write(*marker, &head, sizeof(head), 0);
-  if (s.ok() && P::runs("backup.marker.sync"_site)) {
-    s = files_.sync(*marker);
-    if (s.ok()) s = files_.sync_folder(to_.folder());
-  }
+  if (s.ok()) s = files_.sync(*marker, "backup.marker.sync"_site);
+  if (s.ok()) s = files_.sync_folder(to_.folder(), "backup.marker.name"_site);
   return s.ok() ? clear() : std::move(s);
 }
 
@@ -268,16 +265,9 @@ Status BackupWriter<P>::trim_last() noexcept {
     s = files_.write(*file, piece_.get(), *got, at);
     at += n;
   }
-  if (s.ok() && P::runs("backup.trim.sync"_site)) s = files_.sync(*file);
+  if (s.ok()) s = files_.sync(*file, "backup.trim.sync"_site);
   // Until the name is durable the head may have the longer file, which counts as much.
   return s.ok() ? files_.rename(trimmed.c_str(), path.c_str()) : std::move(s);
-}
-
-template <class P>
-Status BackupWriter<P>::sync_folder(std::string_view name) noexcept {
-  PathText path;
-  Status s = to_.path_of(name, path);
-  return s.ok() ? files_.sync_folder(path.c_str()) : std::move(s);
 }
 
 // backup.K2
@@ -301,11 +291,10 @@ Status BackupWriter<P>::write_head(layout::BackupKind kind, std::uint64_t unix_n
   if (s.ok() && !sums_.empty())
     s = files_.write(*file, sums_.begin(), sums_.size() * sizeof(std::uint32_t), sizeof(head_));
   if (s.ok()) s = files_.write(*file, &head_, sizeof(head_), 0);
-  if (s.ok() && P::runs("backup.head.sync"_site)) s = files_.sync(*file);
-  if (s.ok() && P::runs("backup.names.sync"_site)) s = files_.sync_folder(to_.folder());
+  if (s.ok()) s = files_.sync(*file, "backup.head.sync"_site);
+  if (s.ok()) s = files_.sync_folder(to_.folder(), "backup.names.sync"_site);
   if (s.ok()) s = files_.rename(path.c_str(), named.c_str());
-  if (s.ok() && P::runs("backup.head.name"_site)) s = files_.sync_folder(to_.folder());
-  return s;
+  return s.ok() ? files_.sync_folder(to_.folder(), "backup.head.name"_site) : std::move(s);
 }
 
 // --- the pool ------------------------------------------------------------------------------------
@@ -411,7 +400,7 @@ Status BackupWriter<P>::sync_base() noexcept {
   if (Status s = to_.path_of(layout::kBackupBase, path); !s.ok()) return s;
   OpenFile copy(files_);
   if (Status s = copy.open(path.c_str(), FileSystem::Open::existing); !s.ok()) return s;
-  Status s = P::runs("backup.base.sync"_site) ? files_.sync(*copy) : Status();
+  Status s = files_.sync(*copy, "backup.base.sync"_site);
   if (s.ok()) files_.forget(*copy);
   return s;
 }
@@ -546,7 +535,7 @@ Status BackupWriter<P>::copy_segment(const SegmentHolds::Held& held,
   head_.last_segment = held.number;
   head_.last_segment_bytes = *end;
   head_.log_bytes += *end - begin;
-  if (P::runs("backup.segment.sync"_site)) s = files_.sync(*file);
+  s = files_.sync(*file, "backup.segment.sync"_site);
   if (s.ok()) files_.forget(*file);
   return s;
 }
@@ -564,7 +553,10 @@ Status BackupWriter<P>::copy_segments(SegmentHolds& holds, bool last) noexcept {
     if (Status s = copy_segment(held[done], *head); !s.ok()) return s;
   }
   holds.drop(done);
-  return last && P::runs("backup.log.names"_site) ? sync_folder(layout::kBackupLog) : Status();
+  if (!last) return {};
+  PathText log;
+  Status s = to_.path_of(layout::kBackupLog, log);
+  return s.ok() ? files_.sync_folder(log.c_str(), "backup.log.names"_site) : std::move(s);
 }
 
 // Up to the segment `newest` at least: the owner may be faster than the copy.

@@ -12,27 +12,15 @@
 // Thread safety: one thread.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <utility>
 
 #include "cut/log_format.h"
 #include "platform/file_system.h"
 
 namespace perdure {
 
-// For an id.
-template <class P, std::size_t N>
-void fill_random(std::uint8_t (&to)[N]) noexcept {
-  static_assert(N % 8 == 0);
-  for (std::size_t i = 0; i < N; i += 8) {
-    const std::uint64_t word = P::random();
-    std::memcpy(to + i, &word, sizeof(word));
-  }
-}
+void fill_random(std::uint8_t (&id)[16]) noexcept;
 
-template <class P>
 class BaseMarks {
  public:
   BaseMarks(FileSystem& files, FileSystem::File base) noexcept : files_(files), base_(base) {}
@@ -45,25 +33,14 @@ class BaseMarks {
 
   // Writes a mark durably over the copy that does not count. After an error either mark may count;
   // mark() is the one before. Try it again only as a part of a new attempt of the whole operation.
-  Status write(layout::BaseMark mark) noexcept;
+  Status write(layout::BaseMark mark, AnySite site) noexcept;
+  // The same with both copies.
+  Status write_both(const layout::BaseMark& mark, AnySite first, AnySite second) noexcept;
   // Makes the mark that counts durable, in both copies: a process before this one may not have come
   // to that, and what it wrote to the other copy may yet reach the disk.
-  Status settle() noexcept {
-    Status own = put(mark_, copy_);
-    const bool other = own.ok() && P::runs("log.start.other"_site);
-    return other ? write(mark_) : std::move(own);
-  }
-  // The same as write() with both copies.
-  Status write_both(const layout::BaseMark& mark) noexcept {
-    Status first = write(mark);
-    return first.ok() ? write(mark) : std::move(first);
-  }
+  Status settle() noexcept;
 
  private:
-  static std::uint64_t place(std::uint64_t copy) noexcept {
-    return copy * layout::kMarkStride + layout::kMarkOffset;
-  }
-
   Status put(const layout::BaseMark& mark, std::uint64_t copy) noexcept;
 
   FileSystem& files_;
@@ -72,41 +49,5 @@ class BaseMarks {
   std::uint64_t copy_ = 1;    // that counts
   std::uint64_t number_ = 0;  // the greatest that was used, also by a write that failed
 };
-
-template <class P>
-Status BaseMarks<P>::read() noexcept {
-  layout::BaseMark copies[2] = {};
-  for (std::uint64_t i = 0; i < 2; ++i) {
-    auto got = files_.read(base_, &copies[i], sizeof(copies[i]), place(i));
-    if (!got) return std::move(got.error());
-    if (*got != sizeof(copies[i])) copies[i] = {};  // a file that is shorter has none
-  }
-  int counts = -1;
-  Status s = layout::choose_mark(copies, counts);
-  if (counts >= 0) {
-    mark_ = copies[counts];
-    copy_ = static_cast<std::uint64_t>(counts);
-  }
-  number_ = mark_.number;
-  return s;
-}
-
-template <class P>
-Status BaseMarks<P>::write(layout::BaseMark mark) noexcept {
-  // A number is used once: a write that failed may yet reach the disk.
-  mark.magic = layout::kMarkMagic;
-  mark.number = ++number_;
-  mark.crc = layout::mark_crc(mark);
-  if (Status s = put(mark, 1 - copy_); !s.ok()) return s;
-  mark_ = mark;
-  copy_ = 1 - copy_;
-  return {};
-}
-
-template <class P>
-Status BaseMarks<P>::put(const layout::BaseMark& mark, std::uint64_t copy) noexcept {
-  if (Status s = files_.write(base_, &mark, sizeof(mark), place(copy)); !s.ok()) return s;
-  return P::runs("log.mark.sync"_site) ? files_.sync(base_) : Status();
-}
 
 }  // namespace perdure

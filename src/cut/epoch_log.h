@@ -77,7 +77,7 @@ class EpochLog {
 
   // Reads the marks of the base. Before any other call. Errors: corruption, io.
   Status read_marks() noexcept { return marks_.read(); }
-  const BaseMarks<P>& marks() const noexcept { return marks_; }
+  const BaseMarks& marks() const noexcept { return marks_; }
   // begin() or go_on() is called once. After an error of it make another object.
   // Errors: exists (the folder has segments of another log); pool_full; out_of_memory; io.
   // `bytes` of the pool, which the base has.
@@ -96,7 +96,7 @@ class EpochLog {
     layout::BaseMark mark = marks_.mark();
     if (marks_.none()) mark.state = layout::BaseState::closed;
     mark.live = live;
-    return marks_.write(mark);
+    return marks_.write(mark, kNoSite);
   }
 
   // --- an epoch ---
@@ -172,10 +172,6 @@ class EpochLog {
   std::byte* lines() const noexcept { return buffer_.get() + head_room(); }
 
   Status make_buffers() noexcept;
-  // The mark was read, but after a sync that failed it need not be on the disk.
-  Status settle_mark() noexcept {
-    return P::runs("log.start.mark"_site) && !marks_.none() ? marks_.settle() : Status();
-  }
   // Whether nothing waits for an epoch.
   Status complete() const noexcept {
     if (empty()) return {};
@@ -208,7 +204,7 @@ class EpochLog {
 
   FileSystem& files_;
   FileSystem::File base_;
-  BaseMarks<P> marks_;
+  BaseMarks marks_;
   SegmentFiles<P> segments_;
   std::string_view folder_;
   LogShape shape_;
@@ -253,7 +249,8 @@ template <class P>
 Status EpochLog<P>::begin(const std::uint8_t (&log_id)[16], const layout::LivePlace& live,
                           std::uint64_t bytes) noexcept {
   if (Status s = make_buffers(); !s.ok()) return s;
-  if (Status s = settle_mark(); !s.ok()) return s;
+  // The mark was read, but after a sync that failed it need not be on the disk.
+  if (Status s = marks_.settle(); !s.ok()) return s;
   if (Status s = segments_.remove_own(); !s.ok()) return s;
   if (Status s = segments_.make_folder(); !s.ok()) return s;
   layout::BaseMark mark = marks_.mark();
@@ -264,9 +261,7 @@ Status EpochLog<P>::begin(const std::uint8_t (&log_id)[16], const layout::LivePl
   mark.folded_bytes = bytes;
   mark.live = live;
   std::memcpy(mark.log_id, log_id, sizeof(mark.log_id));
-  if (P::runs("log.begin.mark"_site)) {
-    if (Status s = marks_.write(mark); !s.ok()) return s;
-  }
+  if (Status s = marks_.write(mark, "log.begin.mark"_site); !s.ok()) return s;
   epoch_ = mark.folded;
   durable_ = {.epoch = mark.folded, .seal = mark.folded_seal};
   seal_ = durable_.seal;
@@ -284,7 +279,7 @@ Status EpochLog<P>::go_on(LogReader<P>& read, EpochId after,
                           static_cast<int>(folder_.size()), folder_.data(),
                           static_cast<unsigned long long>(after.epoch));
   }
-  if (Status s = settle_mark(); !s.ok()) return s;
+  if (Status s = marks_.settle(); !s.ok()) return s;
   const LogEnd& end = read.end();
   // A log that was begun anew has no epoch up to the one that the base may have lines of.
   epoch_ = std::max({end.epoch, after.epoch, marks_.mark().folding});
@@ -304,10 +299,10 @@ Status EpochLog<P>::go_on(LogReader<P>& read, EpochId after,
   if (Status s = segments_.make_folder(); !s.ok()) return s;
   // The first segment of this process will be the newest, and says nothing of what was read.
   layout::BaseMark mark = marks_.mark();
-  const bool reads = replaces_ && read.last_segment() != 0 && P::runs("log.restart.mark"_site);
+  const bool reads = replaces_ && read.last_segment() != 0;
   if (reads) mark.replaced = read.last_segment();
   if (live != nullptr) mark.live = *live;
-  return reads || live != nullptr ? marks_.write(mark) : Status();
+  return reads || live != nullptr ? marks_.write(mark, "log.restart.mark"_site) : Status();
 }
 
 template <class P>
@@ -315,7 +310,7 @@ void EpochLog<P>::resume() noexcept {
   failure_ = {};
   segments_.leave(epoch_ + 1);
   // The base may have an error that another file has seen: a mark must not fail because of it.
-  (void)files_.sync(base_);
+  (void)files_.sync(base_, kNoSite);
   if (P::runs("log.resume.term"_site)) term_ = 0;
   owes_ = true;
   part_ = 0;
@@ -408,9 +403,7 @@ Status EpochLog<P>::make_room() noexcept {
 // The persist point. What counts from here on is in memory only after it.
 template <class P>
 Status EpochLog<P>::end_epoch() noexcept {
-  if (P::runs("log.epoch.sync"_site)) {
-    if (Status s = segments_.sync(); !s.ok()) return s;
-  }
+  if (Status s = segments_.sync("log.epoch.sync"_site); !s.ok()) return s;
   if (segments_.is_removed()) {
     return Status::format(StatusCode::io, "%.*s: another process has removed it",
                           static_cast<int>(folder_.size()), folder_.data());
@@ -482,7 +475,7 @@ Status EpochLog<P>::write_folding(EpochId epoch) noexcept {
   mark.folding = epoch.epoch;
   mark.folding_seal = epoch.seal;
   mark.folding_segment = mark.newest;
-  return P::runs("log.fold.folding"_site) ? marks_.write(mark) : Status();
+  return marks_.write(mark, "log.fold.folding"_site);
 }
 
 template <class P>
@@ -497,7 +490,7 @@ Status EpochLog<P>::write_folded(EpochId epoch, std::uint64_t pool_bytes) noexce
     mark.folding_seal = epoch.seal;
     mark.folding_segment = mark.newest;
   }
-  return marks_.write(mark);
+  return marks_.write(mark, "log.fold.folded"_site);
 }
 
 template <class P>
@@ -539,7 +532,7 @@ Expected<bool> EpochLog<P>::fold_durable() noexcept {
     if (written.ok()) written = files_.write(base_, &content, sizeof(content), line * kLine);
   });
   if (s.ok()) s = std::move(written);
-  if (s.ok() && P::runs("log.fold.durable"_site)) s = files_.sync(base_);
+  if (s.ok()) s = files_.sync(base_, "log.fold.durable"_site);
   if (s.ok()) s = write_folded(durable_, pool_bytes_);
   if (!s.ok()) return fail(std::move(s));
   segments_.free_all(durable_.epoch);
@@ -555,8 +548,8 @@ Status EpochLog<P>::close() noexcept {
   closing_ = true;
   layout::BaseMark mark = marks_.mark();
   mark.state = layout::BaseState::closed;
-  const bool both = P::runs("log.close.both"_site);
-  if (Status s = both ? marks_.write_both(mark) : marks_.write(mark); !s.ok()) return s;
+  if (Status s = marks_.write_both(mark, "log.close.mark"_site, "log.close.both"_site); !s.ok())
+    return s;
   // From here on nothing can be lost: the next begin() removes what this does not.
   segments_.remove_all();
   return {};

@@ -111,7 +111,7 @@ Status Folding<P>::begin() noexcept {
   numbers_.reset(new (std::nothrow) std::uint64_t[most_]);
   if (buffer_ == nullptr || numbers_ == nullptr) return StatusCode::out_of_memory;
   // The kernel tells this one about pages of that which failed, though it writes all of them again.
-  if (std::exchange(cancelled_, false)) (void)files_.sync(base_);
+  if (std::exchange(cancelled_, false)) (void)files_.sync(base_, kNoSite);
   if (Status s = log_.begin_fold(pages_, end_); !s.ok()) return s;
   active_ = true;
   whole_ = false;
@@ -189,7 +189,7 @@ Status Folding<P>::write() noexcept {
     i += n;
   }
   written_ += copied_ * kPage;
-  return P::runs("log.fold.sync"_site) ? files_.sync(base_) : Status();
+  return files_.sync(base_, "log.fold.sync"_site);
 }
 
 template <class P>

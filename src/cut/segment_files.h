@@ -34,7 +34,7 @@ class SegmentFiles {
  public:
   // `folder` of the log, in `parent`; both must stay valid, and so must the marks. `bytes` of a
   // segment. `keep`: bytes of segments that stay for backups after they are needed.
-  SegmentFiles(FileSystem& files, BaseMarks<P>& marks, std::string_view folder,
+  SegmentFiles(FileSystem& files, BaseMarks& marks, std::string_view folder,
                std::string_view parent, std::uint64_t bytes, std::uint64_t keep) noexcept
       : files_(files),
         marks_(marks),
@@ -71,7 +71,7 @@ class SegmentFiles {
   // the last epoch that is durable.
   Status next(EpochId after, std::uint64_t last) noexcept;
   Status append(const std::byte* bytes, std::size_t n) noexcept;
-  Status sync() noexcept;
+  Status sync(AnySite site) noexcept;
   // Leaves the segment as it is. Its last epoch is not beyond `last`.
   void leave(std::uint64_t last) noexcept;
 
@@ -157,7 +157,7 @@ class SegmentFiles {
   }
 
   FileSystem& files_;
-  BaseMarks<P>& marks_;
+  BaseMarks& marks_;
   std::string_view folder_, parent_;
   std::uint64_t bytes_;
   std::size_t kept_;          // segments for backups
@@ -182,7 +182,7 @@ Status SegmentFiles<P>::make_folder() noexcept {
   Status made = files_.make_folder(folder_);
   if (!made.ok() && made != StatusCode::exists) return made;
   if (Status s = files_.hold(folder_, true); !s.ok()) return s;
-  return P::runs("log.folder.name"_site) ? files_.sync_folder(parent_) : Status();
+  return files_.sync_folder(parent_, "log.folder.name"_site);
 }
 
 // Whether the file is a segment of this log. Without a head it is of none: it was not finished, or
@@ -214,7 +214,7 @@ Status SegmentFiles<P>::remove(const Array<std::uint64_t>& numbers) noexcept {
   Status gone = files_.remove(path.c_str());
   if (!gone.ok() && gone != StatusCode::not_found) return gone;
   // Otherwise a power failure could bring them back, beside a mark that names another log.
-  return P::runs("log.begin.names"_site) ? files_.sync_folder(folder_) : Status();
+  return files_.sync_folder(folder_, "log.begin.names"_site);
 }
 
 template <class P>
@@ -362,7 +362,7 @@ Status SegmentFiles<P>::make(FileSystem::File file, const PathText& path, Old* r
   head.crc = layout::segment_crc(head);
   Status s = files_.allocate(file, 0, bytes_);
   if (s.ok()) s = files_.write(file, &head, sizeof(head), 0);
-  if (s.ok() && P::runs("log.segment.head"_site)) s = files_.sync(file);
+  if (s.ok()) s = files_.sync(file, "log.segment.head"_site);
   PathText named;
   if (s.ok()) s = path_of(segment_name(number_), named);
   if (s.ok()) s = files_.rename(path.c_str(), named.c_str());
@@ -375,17 +375,16 @@ Status SegmentFiles<P>::make(FileSystem::File file, const PathText& path, Old* r
   filled_ = reused != nullptr ? bytes_ : kPage;
   if (!unread_.push_back({.number = number_, .from = kPage, .to = kPage}))
     return StatusCode::out_of_memory;
-  if (P::runs("log.segment.name"_site)) s = files_.sync_folder(folder_);
+  s = files_.sync_folder(folder_, "log.segment.name"_site);
   layout::BaseMark mark = marks_.mark();
   mark.newest = number_;
-  if (s.ok() && P::runs("log.segment.newest"_site)) s = marks_.write(mark);
-  return s;
+  return s.ok() ? marks_.write(mark, "log.segment.newest"_site) : std::move(s);
 }
 
 template <class P>
 Status SegmentFiles<P>::next(EpochId after, std::uint64_t last) noexcept {
-  if (unsynced_ && P::runs("log.segment.sync"_site)) {
-    if (Status s = sync(); !s.ok()) return s;
+  if (unsynced_) {
+    if (Status s = sync("log.segment.sync"_site); !s.ok()) return s;
   }
   leave(last);
   if (number_ + 1 >= kMostNumber) {
@@ -438,8 +437,8 @@ Status SegmentFiles<P>::fill() noexcept {
 }
 
 template <class P>
-Status SegmentFiles<P>::sync() noexcept {
-  if (Status s = files_.sync(file_); !s.ok()) return s;
+Status SegmentFiles<P>::sync(AnySite site) noexcept {
+  if (Status s = files_.sync(file_, site); !s.ok()) return s;
   unsynced_ = false;
   unread_[unread_.size() - 1].to = at_;
   return {};

@@ -44,7 +44,7 @@ Expected<bool> make_directory(std::string_view directory) noexcept {
 Status sync_name_of(std::string_view directory) noexcept {
   PathText parent;
   if (!parent.assign(directory, "/..")) return StatusCode::invalid_argument;
-  return RealFileSystem().sync_folder(parent.c_str());
+  return RealFileSystem().sync_folder(parent.c_str(), kNoSite);
 }
 
 bool same_kinds(const MapInfo& a, const MapTypes& b) noexcept {

@@ -5,6 +5,9 @@
 // condition that does not hold ends the process, with the id, the condition and the place; under
 // the simulator also with the replay line.
 //
+// PERDURE_ASSERT_BY(files, "log.E6", condition) does the same in classes over a FileSystem, which
+// are compiled once. It always evaluates the condition; the FileSystem decides what follows.
+//
 // The condition must be about what the calling thread owns, or about what moves one way only,
 // because other threads run meanwhile, except under the simulator. It may read through the
 // platform: such reads are no steps of a schedule and are not counted. It must not be about content
@@ -33,4 +36,11 @@ struct Assertion {
       if (!(__VA_ARGS__)) [[unlikely]]                                             \
         P::violated(::perdure::Assertion{(id), #__VA_ARGS__, __FILE__, __LINE__}); \
     }                                                                              \
+  } while (false)
+
+// NOLINTNEXTLINE(cppcoreguidelines-macro-usage): the condition is also used as text.
+#define PERDURE_ASSERT_BY(files, id, ...)                                             \
+  do {                                                                                \
+    if (!(__VA_ARGS__)) [[unlikely]]                                                  \
+      (files).violated(::perdure::Assertion{(id), #__VA_ARGS__, __FILE__, __LINE__}); \
   } while (false)

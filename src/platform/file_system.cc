@@ -15,6 +15,7 @@
 
 #include "platform/descriptors.h"
 #include "platform/nap.h"
+#include "platform/real_platform.h"
 
 namespace perdure {
 
@@ -264,7 +265,7 @@ Status RealFileSystem::remove_folder(std::string_view path) noexcept {
   });
 }
 
-Status RealFileSystem::sync_folder(std::string_view path) noexcept {
+Status RealFileSystem::sync_folder(std::string_view path, AnySite /*site*/) noexcept {
   auto folder = open_folder(path);
   if (!folder) return std::move(folder.error());
   Status done;
@@ -384,8 +385,12 @@ Status RealFileSystem::punch(File file, std::uint64_t offset, std::uint64_t leng
   return Status::format(StatusCode::unsupported, "the file system cannot punch holes");
 }
 
+void RealFileSystem::violated([[maybe_unused]] const Assertion& assertion) noexcept {
+  if constexpr (RealPlatform::kAsserts) RealPlatform::violated(assertion);
+}
+
 // Not repeated: after a failure a second sync can return ok for writes that were lost.
-Status RealFileSystem::sync(File file) noexcept {
+Status RealFileSystem::sync(File file, AnySite /*site*/) noexcept {
   return ::fdatasync(file) == 0 ? Status() : failed("sync", file);
 }
 

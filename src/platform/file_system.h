@@ -13,6 +13,9 @@
 //   are looked up in the folder that the path led to then, wherever it is moved, and whatever takes
 //   its place.
 //
+// SITES  A sync names its site (site.h), and so does what a caller does or verifies between two
+//   calls: a test can leave each one out. RealFileSystem ignores them.
+//
 // Errors: every message names the path. not_found, exists, pool_full (no space), invalid_argument
 //   (a path that is too long), io.
 // Thread safety: distinct files may be used from distinct threads. So may the base of a log for
@@ -27,6 +30,8 @@
 
 #include "perdure/function_ref.h"
 #include "perdure/status.h"
+#include "platform/assert.h"
+#include "platform/site.h"
 #include "util/path.h"
 
 namespace perdure {
@@ -65,7 +70,7 @@ class FileSystem {
   // Errors: unsupported.
   virtual Status punch(File file, std::uint64_t offset, std::uint64_t length) noexcept = 0;
   // Makes the content and the size of the file durable.
-  virtual Status sync(File file) noexcept = 0;
+  virtual Status sync(File file, AnySite site) noexcept = 0;
   virtual Expected<std::uint64_t> size(File file) noexcept = 0;
   virtual Expected<Facts> facts(File file) noexcept = 0;
   // A hint that the next read should ask the disk. What sync() has written need not stay in memory.
@@ -93,10 +98,16 @@ class FileSystem {
   virtual Status make_folder(std::string_view path) noexcept = 0;
   virtual Status remove_folder(std::string_view path) noexcept = 0;  // it must be empty
   // Makes the changes of names in a folder durable.
-  virtual Status sync_folder(std::string_view path) noexcept = 0;
+  virtual Status sync_folder(std::string_view path, AnySite site) noexcept = 0;
   // Visits the names in a folder, in no particular order.
   virtual Status list(std::string_view path,
                       FunctionRef<void(std::string_view)> visit) noexcept = 0;
+
+  // --- for tests ---
+  // Whether a step of the caller takes place, or a check of it counts.
+  virtual bool does(AnySite /*site*/) noexcept { return true; }
+  // PERDURE_ASSERT_BY. RealFileSystem does as RealPlatform.
+  virtual void violated(const Assertion& /*assertion*/) noexcept {}
 };
 
 class RealFileSystem final : public FileSystem {
@@ -113,7 +124,7 @@ class RealFileSystem final : public FileSystem {
   Status write(File file, const void* bytes, std::size_t n, std::uint64_t offset) noexcept override;
   Status allocate(File file, std::uint64_t offset, std::uint64_t length) noexcept override;
   Status punch(File file, std::uint64_t offset, std::uint64_t length) noexcept override;
-  Status sync(File file) noexcept override;
+  Status sync(File file, AnySite site) noexcept override;
   Expected<std::uint64_t> size(File file) noexcept override;
   Expected<Facts> facts(File file) noexcept override;
   void forget(File file) noexcept override;
@@ -126,8 +137,9 @@ class RealFileSystem final : public FileSystem {
   Status remove(std::string_view path) noexcept override;
   Status make_folder(std::string_view path) noexcept override;
   Status remove_folder(std::string_view path) noexcept override;
-  Status sync_folder(std::string_view path) noexcept override;
+  Status sync_folder(std::string_view path, AnySite site) noexcept override;
   Status list(std::string_view path, FunctionRef<void(std::string_view)> visit) noexcept override;
+  void violated(const Assertion& assertion) noexcept override;
 
   // Where a name is looked up: the folder, and the rest of the path.
   struct Place {

@@ -92,7 +92,7 @@ Status MemoryFiles::punch(File /*file*/, std::uint64_t /*offset*/,
   return StatusCode::unsupported;
 }
 
-Status MemoryFiles::sync(File /*file*/) noexcept { return {}; }
+Status MemoryFiles::sync(File /*file*/, AnySite /*site*/) noexcept { return {}; }
 Expected<std::uint64_t> MemoryFiles::size(File file) noexcept { return at(file).size; }
 void MemoryFiles::forget(File /*file*/) noexcept {}
 bool MemoryFiles::lock(File /*file*/, Lock /*how*/) noexcept { return true; }
@@ -126,7 +126,7 @@ Status MemoryFiles::remove(std::string_view path) noexcept {
 
 Status MemoryFiles::make_folder(std::string_view /*path*/) noexcept { return {}; }
 Status MemoryFiles::remove_folder(std::string_view /*path*/) noexcept { return {}; }
-Status MemoryFiles::sync_folder(std::string_view /*path*/) noexcept { return {}; }
+Status MemoryFiles::sync_folder(std::string_view /*path*/, AnySite /*site*/) noexcept { return {}; }
 
 Status MemoryFiles::list(std::string_view path,
                          FunctionRef<void(std::string_view)> visit) noexcept {

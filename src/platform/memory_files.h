@@ -35,7 +35,7 @@ class MemoryFiles final : public FileSystem {
   Status write(File file, const void* bytes, std::size_t n, std::uint64_t offset) noexcept override;
   Status allocate(File file, std::uint64_t offset, std::uint64_t length) noexcept override;
   Status punch(File file, std::uint64_t offset, std::uint64_t length) noexcept override;
-  Status sync(File file) noexcept override;
+  Status sync(File file, AnySite site) noexcept override;
   Expected<std::uint64_t> size(File file) noexcept override;
   Expected<Facts> facts(File file) noexcept override {
     return Facts{.device = 0, .inode = static_cast<std::uint64_t>(file) + 1, .names = 1};
@@ -47,7 +47,7 @@ class MemoryFiles final : public FileSystem {
   Status remove(std::string_view path) noexcept override;
   Status make_folder(std::string_view path) noexcept override;
   Status remove_folder(std::string_view path) noexcept override;
-  Status sync_folder(std::string_view path) noexcept override;
+  Status sync_folder(std::string_view path, AnySite site) noexcept override;
   Status list(std::string_view path, FunctionRef<void(std::string_view)> visit) noexcept override;
 
  private:

@@ -27,4 +27,18 @@ consteval Site<Name> operator""_site() {
   return {};
 }
 
+// The same for virtual calls, those of a FileSystem.
+class AnySite {
+ public:
+  template <FixedString Name>
+  constexpr AnySite(Site<Name>) noexcept : name_(Name.text) {}  // NOLINT: implicit on purpose
+  static constexpr AnySite none() noexcept { return {}; }
+  constexpr const char* name() const noexcept { return name_; }
+
+ private:
+  constexpr AnySite() noexcept = default;
+  const char* name_ = nullptr;
+};
+inline constexpr AnySite kNoSite = AnySite::none();  // no test leaves this call out
+
 }  // namespace perdure

@@ -178,7 +178,7 @@ Status Buffered::look(std::string_view path, const BufferedOptions& options) noe
   files_.resemble(base_);
   Status held = files_.hold(folder_.c_str(), true);
   if (!held.ok() && held != StatusCode::not_found) return held;
-  BaseMarks<RealPlatform> marks(files_, base_);
+  BaseMarks marks(files_, base_);
   if (Status s = marks.read(); !s.ok()) return s;
   // The shape depends on the size of the pool, which begin() has from elsewhere.
   epochs_log_.emplace(files_, base_, folder_.c_str(), parent_.c_str(),
@@ -188,7 +188,7 @@ Status Buffered::look(std::string_view path, const BufferedOptions& options) noe
 
 layout::LivePlace Buffered::place(const Opening& opening, std::uint64_t max_bytes) noexcept {
   layout::LivePlace place{};
-  fill_random<RealPlatform>(place.live_id);
+  fill_random(place.live_id);
   std::memcpy(place.boot_id, opening.identity.boot_id, sizeof(place.boot_id));
   place.inode = opening.identity.inode;
   place.filesystem_id = opening.identity.filesystem_id;
@@ -209,7 +209,7 @@ Status Buffered::write_headers(layout::Header header, int copy) noexcept {
     header.crc = header_crc(header);
     const std::uint64_t at = static_cast<std::uint64_t>(copy) * layout::kHeaderBytes;
     Status s = files_.write(base_, &header, sizeof(header), at);
-    if (s.ok()) s = files_.sync(base_);
+    if (s.ok()) s = files_.sync(base_, kNoSite);
     if (!s.ok()) return s;
     // check.Y2: the image was made before
     if (std::byte* const image = live_.image().base(); image != nullptr)
@@ -285,11 +285,11 @@ Status Buffered::begin(const Opening& opening, layout::Header header, int copy,
   }
   if (Status s = epochs_log_->verify_folder(); !s.ok()) return s;
   // What a killed process or a copy has written is perhaps only in the page cache.
-  if (Status s = files_.sync(base_); !s.ok()) return s;
+  if (Status s = files_.sync(base_, kNoSite); !s.ok()) return s;
   auto bytes = files_.size(base_);
   if (!bytes) return std::move(bytes.error());
   layout::BaseMark mark = this->mark();
-  fill_random<RealPlatform>(mark.log_id);
+  fill_random(mark.log_id);
   mark.live = place(opening, header.max_bytes);
   mark.live.unverified = trusted ? 0 : 1;
   epochs_log_.emplace(files_, base_, folder_.c_str(), parent_.c_str(),

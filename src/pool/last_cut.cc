@@ -17,7 +17,7 @@ Status why_not(const FileStorage& storage, FileSystem& files, std::string_view p
   if (failed != StatusCode::busy || storage.lock_holder() != 0) return failed;
   OpenFile base(files);
   if (Status s = base.open(path, FileSystem::Open::reading); !s.ok()) return s;
-  BaseMarks<RealPlatform> marks(files, *base);
+  BaseMarks marks(files, *base);
   Status s = marks.read();
   if (s.ok()) s = LogReader<RealPlatform>(files, log).scan(marks.mark());
   return s.ok() ? std::move(failed) : std::move(s);

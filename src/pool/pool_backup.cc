@@ -423,7 +423,7 @@ Status Restoring::publish() noexcept {
                           std::strerror(errno));
   }
   made_ = false;
-  return files_.sync_folder(parent());
+  return files_.sync_folder(parent(), kNoSite);
 }
 
 Expected<layout::BackupEpoch> choose(const BackupReader<RealPlatform>& backup,

@@ -342,7 +342,7 @@ Status Removal::run() noexcept {
   removes_ = true;
   s = each_part();
   if (s.ok() && base_.is_open()) s = remove(base_, path_);
-  return s.ok() ? files_.sync_folder(folder()) : std::move(s);
+  return s.ok() ? files_.sync_folder(folder(), kNoSite) : std::move(s);
 }
 
 }  // namespace

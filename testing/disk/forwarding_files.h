@@ -31,7 +31,7 @@ class ForwardingFiles : public FileSystem {
   Status punch(File file, std::uint64_t at, std::uint64_t n) noexcept override {
     return files_.punch(file, at, n);
   }
-  Status sync(File file) noexcept override { return files_.sync(file); }
+  Status sync(File file, AnySite site) noexcept override { return files_.sync(file, site); }
   Expected<std::uint64_t> size(File file) noexcept override { return files_.size(file); }
   Expected<Facts> facts(File file) noexcept override { return files_.facts(file); }
   void forget(File file) noexcept override { files_.forget(file); }
@@ -50,10 +50,14 @@ class ForwardingFiles : public FileSystem {
   Status remove_folder(std::string_view path) noexcept override {
     return files_.remove_folder(path);
   }
-  Status sync_folder(std::string_view path) noexcept override { return files_.sync_folder(path); }
+  Status sync_folder(std::string_view path, AnySite site) noexcept override {
+    return files_.sync_folder(path, site);
+  }
   Status list(std::string_view path, FunctionRef<void(std::string_view)> visit) noexcept override {
     return files_.list(path, visit);
   }
+  bool does(AnySite site) noexcept override { return files_.does(site); }
+  void violated(const Assertion& assertion) noexcept override { files_.violated(assertion); }
 
  protected:
   FileSystem& files_;

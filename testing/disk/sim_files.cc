@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "testing/sim/sim_platform.h"
 #include "util/crc32c.h"
 #include "util/hash.h"
 
@@ -161,7 +162,8 @@ Status SimFileSystem::remove_folder(std::string_view path) noexcept {
   return change(*place.folder, {.from = place.name, .to = {}, .node = node});
 }
 
-Status SimFileSystem::sync_folder(std::string_view path) noexcept {
+Status SimFileSystem::sync_folder(std::string_view path, AnySite site) noexcept {
+  if (!does(site)) return {};
   const int node = node_at(path);
   if (node < 0 || !nodes_[node].is_folder) return no_such(path);
   if (Status begun = begin_change(); !begun.ok()) return begun;
@@ -176,6 +178,12 @@ Status SimFileSystem::list(std::string_view path,
   if (node < 0 || !nodes_[node].is_folder) return no_such(path);
   for (const auto& [name, number] : nodes_[node].names) visit(name);
   return {};
+}
+
+bool SimFileSystem::does(AnySite site) noexcept { return testing::step_runs(site); }
+
+void SimFileSystem::violated(const Assertion& assertion) noexcept {
+  testing::SimPlatform::violated(assertion);
 }
 
 // --- content -------------------------------------------------------------------------------------
@@ -258,7 +266,8 @@ void SimFileSystem::drop_pending(Node& node) const {
   }
 }
 
-Status SimFileSystem::sync(File file) noexcept {
+Status SimFileSystem::sync(File file, AnySite site) noexcept {
+  if (!does(site)) return {};
   if (Status begun = begin_change(); !begun.ok()) {
     if (!killed_) drop_pending(nodes_[file]);
     return begun;

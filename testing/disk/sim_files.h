@@ -12,6 +12,9 @@
 //   written again; read() returns it, or no longer. The size of a file is in the journal of the
 //   file system, and the next sync() makes it durable.
 //
+// MUTANTS  With `skip_step` at its site (testing/sim/sites.h) a sync does nothing and returns ok,
+//   and does() returns false.
+//
 // One thread. A file that is open when its name goes stays readable, as in Linux.
 #pragma once
 
@@ -41,7 +44,7 @@ class SimFileSystem final : public FileSystem {
   Status write(File file, const void* bytes, std::size_t n, std::uint64_t offset) noexcept override;
   Status allocate(File file, std::uint64_t offset, std::uint64_t length) noexcept override;
   Status punch(File file, std::uint64_t offset, std::uint64_t length) noexcept override;
-  Status sync(File file) noexcept override;
+  Status sync(File file, AnySite site) noexcept override;
   Expected<std::uint64_t> size(File file) noexcept override;
   Expected<Facts> facts(File file) noexcept override;
   void forget(File) noexcept override {}
@@ -55,8 +58,10 @@ class SimFileSystem final : public FileSystem {
   Status remove(std::string_view path) noexcept override;
   Status make_folder(std::string_view path) noexcept override;
   Status remove_folder(std::string_view path) noexcept override;
-  Status sync_folder(std::string_view path) noexcept override;
+  Status sync_folder(std::string_view path, AnySite site) noexcept override;
   Status list(std::string_view path, FunctionRef<void(std::string_view)> visit) noexcept override;
+  bool does(AnySite site) noexcept override;
+  void violated(const Assertion& assertion) noexcept override;
 
   // Called before each call that changes what a power failure can leave.
   void before_change(std::function<void()> call) { observer_.call = std::move(call); }

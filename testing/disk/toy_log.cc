@@ -60,7 +60,7 @@ Status ToyLog::write_header(std::uint64_t folding, std::uint64_t folded, std::ui
   const std::uint64_t place = 1 - header_;
   if (Status put = files_.write(base_, &header, sizeof(header), place * kSector); !put.ok())
     return put;
-  if (Status synced = files_.sync(base_); !synced.ok()) return synced;
+  if (Status synced = files_.sync(base_, kNoSite); !synced.ok()) return synced;
   header_ = place;
   return {};
 }
@@ -81,10 +81,10 @@ Status ToyLog::create() {
   if (Status put = write_header(0, 0, 0); !put.ok()) return put;
   if (Status made = files_.make_folder("log"); !made.ok()) return made;
   if (Status made = new_segment(); !made.ok()) return made;
-  if (Status synced = files_.sync_folder("."); !synced.ok()) return synced;
+  if (Status synced = files_.sync_folder(".", kNoSite); !synced.ok()) return synced;
   // A base that has its name has all that it needs.
   if (Status named = files_.rename("base.new", "base"); !named.ok()) return named;
-  return files_.sync_folder(".");
+  return files_.sync_folder(".", kNoSite);
 }
 
 Status ToyLog::new_segment() {
@@ -103,11 +103,11 @@ Status ToyLog::new_segment() {
     auto fresh = files_.open(kUnnamed, FileSystem::Open::fresh);
     if (!fresh) return fresh.error();
     if (Status done = files_.allocate(*fresh, 0, kRecord * kRecords); !done.ok()) return done;
-    if (Status done = files_.sync(*fresh); !done.ok()) return done;
+    if (Status done = files_.sync(*fresh, kNoSite); !done.ok()) return done;
     if (Status named = files_.rename(kUnnamed, name); !named.ok()) return named;
   }
   if (bug_ != ToyBug::leaves_name_of_segment_unsynced) {
-    if (Status synced = files_.sync_folder("log"); !synced.ok()) return synced;
+    if (Status synced = files_.sync_folder("log", kNoSite); !synced.ok()) return synced;
   }
   auto segment = files_.open(name, FileSystem::Open::existing);
   if (!segment) return segment.error();
@@ -129,8 +129,8 @@ Status ToyLog::cut() {
     record.changes[record.count++] = {.word = word, .value = words_[word]};
   record.crc = record.checksum();
   Status done = files_.write(segment_, &record, sizeof(record), used_ * kRecord);
-  if (done.ok() && bug_ != ToyBug::acknowledges_before_sync) done = files_.sync(segment_);
-  if (!done.ok() && bug_ == ToyBug::retries_a_failed_sync) done = files_.sync(segment_);
+  if (done.ok() && bug_ != ToyBug::acknowledges_before_sync) done = files_.sync(segment_, kNoSite);
+  if (!done.ok() && bug_ == ToyBug::retries_a_failed_sync) done = files_.sync(segment_, kNoSite);
   if (!done.ok()) {
     if (bug_ != ToyBug::keeps_the_term) ++term_;
     used_ = kRecords;  // nothing follows it in this segment
@@ -159,10 +159,10 @@ Status ToyLog::fold() {
   if (Status put = write_words(); !put.ok()) return put;
   if (bug_ == ToyBug::removes_segments_before_fold) {
     for (const auto& [number, last] : std::exchange(old_, {})) (void)files_.remove(name_of(number));
-    if (Status synced = files_.sync_folder("log"); !synced.ok()) return synced;
+    if (Status synced = files_.sync_folder("log", kNoSite); !synced.ok()) return synced;
   }
   if (bug_ != ToyBug::says_folded_before_words) {
-    if (Status synced = files_.sync(base_); !synced.ok()) return synced;
+    if (Status synced = files_.sync(base_, kNoSite); !synced.ok()) return synced;
   }
   if (Status put = write_header(folding, folding, chain_); !put.ok()) return put;
   folded_ = folding;

@@ -55,6 +55,10 @@ SiteInfo* find_site(std::string_view name) {
   return nullptr;
 }
 
+SiteInfo& step_site(const char* name) {
+  return site_detail::register_site(name, site_detail::SiteUse::step);
+}
+
 bool reached(const SiteInfo& site) {
   return site.flush_count + site.fence_count + site.sync_count + site.ask_count > 0;
 }
@@ -66,6 +70,8 @@ bool step_runs(SiteInfo& site) {
   site.dropped_count.fetch_add(1, std::memory_order_relaxed);
   return false;
 }
+
+bool step_runs(AnySite site) { return site.name() == nullptr || step_runs(step_site(site.name())); }
 
 void reset_site_counts() {
   for (SiteInfo* site : registry()) {

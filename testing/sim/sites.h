@@ -3,8 +3,10 @@
 //
 // A Site is instantiated by each use of SimPlatform or LossyPlatform: a flush, fence or sync, or
 // the question whether a step runs or a checksum counts. The instantiation registers itself before
-// main. The list is therefore complete for the templates of a program, run or not. A mutant makes
-// one site misbehave at run time. A test suite that passes with it proves nothing about that site.
+// main. The list is therefore complete for the templates of a program, run or not. An AnySite
+// registers itself when SimFileSystem gets it; tests/tidy requires a test that breaks it. A mutant
+// makes one site misbehave at run time. A test suite that passes with it proves nothing about that
+// site.
 //
 // Thread safety: set mutants while no pool is in use; the counters are approximate under threads.
 #pragma once
@@ -76,10 +78,13 @@ struct SiteRecord {
 // All sites of this program, by name.
 std::vector<SiteInfo*> all_sites();
 SiteInfo* find_site(std::string_view name);
+// The site of a step, which need not have been reached. The name must stay valid.
+SiteInfo& step_site(const char* name);
 // Whether any use of the site was counted.
 bool reached(const SiteInfo& site);
 // The same for a step or a checksum: counts the question, and returns whether it runs.
 bool step_runs(SiteInfo& site);
+bool step_runs(AnySite site);
 void reset_site_counts();
 
 // Sets one mutant for the life of the object. `matched` is false if no such site is compiled in.

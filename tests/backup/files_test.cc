@@ -45,9 +45,9 @@ class Interleaved final : public disk::ForwardingFiles {
     step_();
     return files_.write(file, bytes, n, offset);
   }
-  Status sync(File file) noexcept override {
+  Status sync(File file, AnySite site) noexcept override {
     step_();
-    return files_.sync(file);
+    return files_.sync(file, site);
   }
   bool lock(File file, Lock how) noexcept override {
     step_();
@@ -178,7 +178,7 @@ std::string restore(SimFileSystem& files, BackupOfPool& backup, const layout::Ba
   if (!s.ok()) return "restore: " + std::string(s.message());
   if (content_of(files, out) != expected)
     return "epoch " + std::to_string(epoch.epoch) + " is another state";
-  BaseMarks<SimPlatform> marks(files, out);
+  BaseMarks marks(files, out);
   must(marks.read());
   if (marks.mark().state != layout::BaseState::closed) return "it is not closed";
   return {};
@@ -288,8 +288,9 @@ DiskReport explore() {
           acknowledged = backup.head().last.epoch;
           owner->cut();
         }
-        must(files.sync_folder("."));  // before it what the last addition has left is judged
-        owner.reset();                 // before its files go
+        must(files.sync_folder(".",
+                               kNoSite));  // before it what the last addition has left is judged
+        owner.reset();                     // before its files go
       },
       [&](SimFileSystem& image) -> std::string {
         if (owner == nullptr || owner->at().size() < 5) return {};
@@ -408,7 +409,7 @@ TEST(Backup, RefusesAFolderThatItCannotGoOnWith) {
   Busy owner(files, 3);
   owner.cut();
   must(files.make_folder("dir"));
-  must(files.sync_folder("."));
+  must(files.sync_folder(".", kNoSite));
   (void)must(files.open("dir/thesis.doc", FileSystem::Open::fresh));
   EXPECT_EQ(back_up(files), StatusCode::exists);
   EXPECT_TRUE(files.open("dir/thesis.doc", FileSystem::Open::reading).has_value());
@@ -485,7 +486,9 @@ TEST(Backup, NoticesEachPlantedBug) {
     std::uint64_t refused = 0;
     return after_damage(37, refused);
   };
-  const Planted planted[] = {{"backup.marker.sync", power},
+  const Planted planted[] = {{"backup.folder.name", power},
+                             {"backup.marker.sync", power},
+                             {"backup.marker.name", power},
                              {"backup.base.sync", power},
                              {"backup.segment.sync", power},
                              {"backup.log.names", power},
@@ -493,6 +496,8 @@ TEST(Backup, NoticesEachPlantedBug) {
                              {"backup.names.sync", power},
                              {"backup.head.name", power},
                              {"backup.mark.folding", wrong_beside_folds},
+                             {"backup.restore.mark", wrong_beside_folds},
+                             {"backup.restore.both", wrong_beside_folds},
                              {"backup.base.sums", damage},
                              {"backup.trim.file", after_failed_additions},
                              {"backup.trim.sync", after_failed_additions}};

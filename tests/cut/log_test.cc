@@ -352,7 +352,7 @@ std::string wrong_after_half_a_close() {
       files.kill_at(closing);
       (void)work.owner().close();
       files.next_process();
-      BaseMarks<SimPlatform> marks(files, must(files.open("base", FileSystem::Open::existing)));
+      BaseMarks marks(files, must(files.open("base", FileSystem::Open::existing)));
       must(marks.read());
       if (marks.mark().state != layout::BaseState::closed) continue;
       files.kill_at(beginning);
@@ -398,7 +398,9 @@ std::vector<Planted> planted() {
           {"log.restart.pages", power},
           {"log.fold.folding", half_a_fold(0)},
           {"log.fold.sync", power},
+          {"log.fold.folded", power},
           {"log.fold.durable", call(71)},
+          {"log.close.mark", wrong_of_damage_when_closed},
           {"log.close.both", wrong_of_damage_when_closed},
           {"log.part.head", wrong_of_damage},
           {"log.part.body", power},

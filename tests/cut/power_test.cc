@@ -53,7 +53,9 @@ class Named final : public disk::ForwardingFiles {
   Status remove_folder(std::string_view p) noexcept override {
     return files_.remove_folder(name(p));
   }
-  Status sync_folder(std::string_view p) noexcept override { return files_.sync_folder(name(p)); }
+  Status sync_folder(std::string_view p, AnySite site) noexcept override {
+    return files_.sync_folder(name(p), site);
+  }
   Status list(std::string_view p, FunctionRef<void(std::string_view)> visit) noexcept override {
     return files_.list(name(p), visit);
   }
@@ -95,7 +97,7 @@ void restart_machine(SimFileSystem& files, const std::string& path) {
     mark.crc = layout::mark_crc(mark);
     must(files.write(base, &mark, sizeof(mark), at));
   }
-  must(files.sync(base));
+  must(files.sync(base, kNoSite));
 }
 
 MapOptions map_options() {
@@ -130,7 +132,7 @@ class Power {
     const auto base = must(files.open("pool", FileSystem::Open::fresh));
     // As a copy that was just made: its content is in the page cache only.
     must(files.write(base, empty_.data(), empty_.size(), 0));
-    must(files.sync_folder("."));
+    must(files.sync_folder(".", kNoSite));
     cuts_.assign(1, {});
     durable_ = 0;
     for (int process = 0; process < 2; ++process) {
@@ -175,7 +177,7 @@ class Power {
   // Before that nothing is promised: the base need not have its content.
   bool has_begun(SimFileSystem& image) {
     auto base = image.open("pool", FileSystem::Open::existing);
-    BaseMarks<RealPlatform> marks(image, base ? *base : -1);
+    BaseMarks marks(image, base ? *base : -1);
     begun_ = begun_ || (base && marks.read().ok() && marks.mark().state == layout::BaseState::open);
     return begun_;
   }
@@ -283,7 +285,7 @@ void expect_durable_when_open(Durability before, bool marked) {
   Power power(before, marked);
   files.before_change([&] {
     const auto base = files.open("pool", FileSystem::Open::existing);
-    BaseMarks<RealPlatform> marks(files, base ? *base : -1);
+    BaseMarks marks(files, base ? *base : -1);
     if (looked != 0 || !base || !marks.read().ok()) return;
     if (marks.mark().state != layout::BaseState::open) return;
     ++looked;

@@ -33,7 +33,7 @@ class Stream : public ::testing::Test, protected CutWatch {
     platform_.track_stores(tracker_);
     const auto base = must(files_.open("base", FileSystem::Open::fresh));
     must(files_.allocate(base, 0, kBytes));
-    must(files_.sync(base));
+    must(files_.sync(base, kNoSite));
     log_.emplace(files_, base, "log", ".", LogShape{.segment_bytes = 4 << 20});
     must(log_->read_marks());
     const std::uint8_t id[16] = {7};

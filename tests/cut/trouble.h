@@ -65,10 +65,10 @@ class Disk final : public disk::ForwardingFiles {
   Status punch(File file, std::uint64_t at, std::uint64_t n) noexcept override {
     return fails() ? error() : files_.punch(file, at, n);
   }
-  Status sync(File file) noexcept override {
+  Status sync(File file, AnySite site) noexcept override {
     if (us_ != 0) ::usleep(us_);
     if (syncs_ != 0 && --syncs_ == 0) then_();
-    return fails() ? error() : files_.sync(file);
+    return fails() ? error() : files_.sync(file, site);
   }
   Status rename(std::string_view from, std::string_view to) noexcept override {
     return fails() ? error() : files_.rename(from, to);
@@ -82,8 +82,8 @@ class Disk final : public disk::ForwardingFiles {
   Status remove_folder(std::string_view path) noexcept override {
     return fails() ? error() : files_.remove_folder(path);
   }
-  Status sync_folder(std::string_view path) noexcept override {
-    return fails() ? error() : files_.sync_folder(path);
+  Status sync_folder(std::string_view path, AnySite site) noexcept override {
+    return fails() ? error() : files_.sync_folder(path, site);
   }
 
  private:

@@ -35,8 +35,11 @@ class Both {
     require(real == sim,
             what + ": " + status_code_name(real) + ", simulated " + status_code_name(sim));
   }
-  void on_name(Status (FileSystem::*call)(std::string_view), const std::string& name) {
-    check((real_.*call)(folder_ + "/" + name).code(), (sim_.*call)(name).code(), name);
+  template <class... Site>
+  void on_name(Status (FileSystem::*call)(std::string_view, Site...), const std::string& name,
+               Site... site) {
+    check((real_.*call)(folder_ + "/" + name, site...).code(), (sim_.*call)(name, site...).code(),
+          name);
   }
   void rename(const std::string& from, const std::string& to) {
     check(real_.rename(folder_ + "/" + from, folder_ + "/" + to).code(),
@@ -67,8 +70,8 @@ class Both {
       must(real_.allocate(*real, allocated / 2, allocated));
       must(sim_.allocate(*sim, allocated / 2, allocated));
     }
-    must(real_.sync(*real));
-    must(sim_.sync(*sim));
+    must(real_.sync(*real, kNoSite));
+    must(sim_.sync(*sim, kNoSite));
     const std::uint64_t size = must(real_.size(*real));
     require(size == must(sim_.size(*sim)), name + ": size");
     std::string real_text(size + 10, '?');
@@ -123,7 +126,7 @@ TEST_F(FileSystemTest, SimulatedFilesDoTheSame) {
         both.rename(one, one.substr(0, one.size() - 1) + "4");
         break;
       case 4:
-        both.on_name(&FileSystem::sync_folder, "log");
+        both.on_name(&FileSystem::sync_folder, "log", kNoSite);
         break;
       case 5:
         both.hold("log");

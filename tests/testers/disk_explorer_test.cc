@@ -65,7 +65,7 @@ void damage(SimFileSystem& files) {
     if (must(files.read(file, &byte, 1, 40)) != 1) continue;
     byte ^= std::byte{1};
     must(files.write(file, &byte, 1, 40));
-    must(files.sync(file));
+    must(files.sync(file, kNoSite));
   }
 }
 

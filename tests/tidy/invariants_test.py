@@ -37,7 +37,7 @@ def complaints_about(tree):
     code = tree.cpp()
     numbered = occurrences(tree.named("*.h"), rf"(?m)^//(?:   | INVARIANTS +)({ID})\b",
                            "src/", "testing/")
-    asserted = occurrences(code, rf'PERDURE_ASSERT\(\s*\w+,\s*"({ID})"', "src/", "testing/")
+    asserted = occurrences(code, rf'PERDURE_ASSERT(?:_BY)?\(\s*\w+,\s*"({ID})"', "src/", "testing/")
     named = occurrences(code, rf'"({ID})"', "src/", "testing/")
     planted = occurrences(code, rf'EXPECT_VIOLATES\(\s*"({ID})"', "tests/")
     reasons = listed(tree)

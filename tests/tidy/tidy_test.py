@@ -248,6 +248,15 @@ def persist_sites_are_named(tree):
     return complaints
 
 
+def sites_of_files_are_broken(tree):
+    broken = "".join(code for _, code in tree.cpp("tests/"))
+    return [f"{path}:{line_of(code, m.start())}: no test breaks the site '{m[1]}'; plant it in "
+            "tests/cut or tests/backup"
+            for path, code in tree.cpp("src/cut/", "src/backup/")
+            for m in re.finditer(r'"([^"\n]*)"_site\b', code)
+            if not re.search(rf'"{re.escape(m[1])}"(?!_site)', broken)]
+
+
 # ---- text ---------------------------------------------------------------------------------------
 
 SOURCES = ("*.c", "*.cc", "*.h", "*.java", "*.py", "*.sh", "*.cmake", "CMakeLists.txt", "Makefile")
@@ -349,9 +358,9 @@ def documents_are_listed(tree):
 
 
 RULES = [layering, persistence_only_in_platform, concurrency_only_in_platform,
-         layout_sizes_asserted, persist_sites_are_named, files_are_short, functions_are_short,
-         lines_are_short, nothing_is_unfinished, no_machine_paths, headers_have_a_guard,
-         links_resolve, documents_are_listed]
+         layout_sizes_asserted, persist_sites_are_named, sites_of_files_are_broken,
+         files_are_short, functions_are_short, lines_are_short, nothing_is_unfinished,
+         no_machine_paths, headers_have_a_guard, links_resolve, documents_are_listed]
 
 # ---- planted mistakes ---------------------------------------------------------------------------
 
@@ -419,6 +428,9 @@ PLANTED = [
     (persist_sites_are_named, {"src/pool/a.cc": 'fence("pool.open.header"_site);\n',
                                "src/pool/b.cc": 'fence("pool.open.header"_site);\n'},
      "src/pool/b.cc:1"),
+    (sites_of_files_are_broken, {"src/cut/a.cc": '\nsync(f, "log.mark.sync"_site);\n',
+                                 "tests/cut/a_test.cc": 'runs("log.mark.sync"_site);\n'},
+     "src/cut/a.cc:2"),
     (files_are_short, {"src/pool/a.cc": "\n" * (MAX_FILE + 1)}, f"src/pool/a.cc:{MAX_FILE + 1}"),
     (files_are_short, {"tests/unit/a.cc": "\n" * (MAX_TEST_FILE + 1)},
      f"tests/unit/a.cc:{MAX_TEST_FILE + 1}"),
@@ -465,6 +477,8 @@ CLEAN = {
                          "struct A { union { int a; }; struct { int b; } c; };\n"
                          "static_assert(std::is_standard_layout_v<A> && sizeof(A) == 8);\n}\n",
     "testing/sim.cc": '#include "index/phast/a.h"\nstd::mutex m;\n',
+    "src/cut/a.cc": 'sync(f, "log.mark.sync"_site);\n',
+    "tests/cut/a_test.cc": '{"log.mark.sync", power}\n',
     "tests/unit/a_test.cc": '#include "testing/sim.h"\n#include "pool/a.h"\nstd::thread t;\n',
     "scripts/a.sh": "mktemp -d perdure.XXXXXX; cd bench/workloads; cd ../framework/\n",
 }
