@@ -68,7 +68,7 @@ class BackupReader {
   FileSystem& files_;
   BackupFiles from_;
   PathText log_;
-  std::optional<LogReader<P>> reader_;
+  std::optional<LogReader> reader_;
   Array<layout::BackupEpoch> epochs_;
 };
 

@@ -112,10 +112,10 @@ class BackupWriter {
   Expected<layout::SegmentHead> head_of(const SegmentHolds::Held& held) noexcept;
   Status copy_segment(const SegmentHolds::Held& held, const layout::SegmentHead& head) noexcept;
   Status verify_log() noexcept;
-  Status verify_chain(LogReader<P>& reader, const layout::BaseMark& mark,
+  Status verify_chain(LogReader& reader, const layout::BaseMark& mark,
                       std::uint64_t first) noexcept;
   Status verify_added(const layout::BaseMark& now) noexcept;
-  void set_end(const LogReader<P>& reader) noexcept {
+  void set_end(const LogReader& reader) noexcept {
     const LogEnd& end = reader.end();
     head_.last = {.epoch = end.epoch, .unix_ns = end.unix_ns, .seal = end.seal, .reserved = 0};
     head_.end_segment = reader.last_segment();
@@ -519,7 +519,7 @@ Status BackupWriter<P>::copy_segment(const SegmentHolds::Held& held,
   if (s == StatusCode::not_found) s = file.open(path.c_str(), FileSystem::Open::fresh);
   if (s.ok() && begin == kPage) s = files_.write(*file, &head, sizeof(head), 0);
   if (!s.ok()) return s;
-  LogReader<P> reader(pool_, source_.log);
+  LogReader reader(pool_, source_.log);
   auto end = reader.visit_parts(
       head_.mark, held.file, held.number, begin,
       [&](const layout::PartHead& part, std::span<const std::byte> body) {
@@ -572,7 +572,7 @@ Status BackupWriter<P>::copy_all(SegmentHolds& holds, std::uint64_t newest) noex
 
 // Scans from the segment `first` on, of a base with this mark.
 template <class P>
-Status BackupWriter<P>::verify_chain(LogReader<P>& reader, const layout::BaseMark& mark,
+Status BackupWriter<P>::verify_chain(LogReader& reader, const layout::BaseMark& mark,
                                      std::uint64_t first) noexcept {
   reader.limit(first, head_.last_segment, head_.last_segment_bytes);
   Status s = reader.scan(mark);
@@ -587,7 +587,7 @@ template <class P>
 Status BackupWriter<P>::verify_log() noexcept {
   PathText log;
   if (Status s = to_.path_of(layout::kBackupLog, log); !s.ok()) return s;
-  LogReader<P> reader(files_, log.c_str());
+  LogReader reader(files_, log.c_str());
   Status s = verify_chain(reader, head_.mark, 0);
   if (s == StatusCode::untrusted || s == StatusCode::exists)
     return changed("its log was used again");
@@ -620,7 +620,7 @@ Status BackupWriter<P>::verify_added(const layout::BaseMark& now) noexcept {
   PathText log;
   Status s = to_.path_of(layout::kBackupLog, log);
   if (!s.ok()) return s;
-  LogReader<P> reader(files_, log.c_str());
+  LogReader reader(files_, log.c_str());
   s = verify_chain(reader, last, to_.head().end_segment);
   const bool follows =
       s.ok() && !branches_ && !older &&

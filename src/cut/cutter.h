@@ -40,14 +40,11 @@
 #include <iterator>
 #include <span>
 
+#include "cut/log_format.h"
 #include "perdure/function_ref.h"
 #include "platform/store_tracker.h"
 
 namespace perdure {
-
-struct LineWords {
-  std::uint64_t words[kLine / 8];
-};
 
 struct CutReport {
   std::uint64_t lines = 0;    // copied, with those that were copied again

@@ -87,7 +87,7 @@ class EpochLog {
   // changed since then come again by add(). Errors: untrusted (the log has no such epoch), and
   // those of begin().
   // `live`: another live image than that of the mark, or null.
-  Status go_on(LogReader<P>& read, EpochId after, const layout::LivePlace* live = nullptr) noexcept;
+  Status go_on(LogReader& read, EpochId after, const layout::LivePlace* live = nullptr) noexcept;
 
   // Before begin(). Errors: exists (the folder has segments of another log).
   Status verify_folder() noexcept { return segments_.verify_own(); }
@@ -158,7 +158,7 @@ class EpochLog {
   Expected<bool> fold_durable() noexcept;
   // Instead: the next fold gets them, too. Returns false if memory is short.
   bool cancel_fold(const PageSet& pages) noexcept { return pages_.add(pages); }
-  SegmentFiles<P>& segments() noexcept { return segments_; }
+  SegmentFiles& segments() noexcept { return segments_; }
   bool closing() const noexcept { return closing_; }
 
   // All epochs were folded: the base is the pool, and there is no log. Errors: invalid_argument
@@ -205,7 +205,7 @@ class EpochLog {
   FileSystem& files_;
   FileSystem::File base_;
   BaseMarks marks_;
-  SegmentFiles<P> segments_;
+  SegmentFiles segments_;
   std::string_view folder_;
   LogShape shape_;
   Status failure_;
@@ -269,8 +269,7 @@ Status EpochLog<P>::begin(const std::uint8_t (&log_id)[16], const layout::LivePl
 }
 
 template <class P>
-Status EpochLog<P>::go_on(LogReader<P>& read, EpochId after,
-                          const layout::LivePlace* live) noexcept {
+Status EpochLog<P>::go_on(LogReader& read, EpochId after, const layout::LivePlace* live) noexcept {
   if (Status s = make_buffers(); !s.ok()) return s;
   if (P::runs("log.restart.pages"_site)) pages_ = read.take_pages();
   if (!read.has(after)) {
@@ -517,7 +516,7 @@ Expected<bool> EpochLog<P>::fold_durable() noexcept {
     segments_.free_all(durable_.epoch);  // they have attempts that failed
     return false;
   }
-  LogReader<P> read(files_, folder_);
+  LogReader read(files_, folder_);
   if (Status s = read.scan(marks_.mark()); !s.ok()) return fail(std::move(s));
   if (!read.has(durable_)) {
     return fail(StatusCode::untrusted, "%.*s: epoch %llu cannot be read back; restore a copy",

@@ -102,7 +102,7 @@ class Folding {
   std::uint64_t written_ = 0;
   std::unique_ptr<std::byte[]> buffer_;
   std::unique_ptr<std::uint64_t[]> numbers_;
-  Array<typename SegmentFiles<P>::Range> unread_;
+  Array<SegmentFiles::Range> unread_;
 };
 
 template <class P>
@@ -150,7 +150,7 @@ Status Folding<P>::unread() noexcept {
 
 template <class P>
 Status Folding<P>::read_back() noexcept {
-  LogReader<P> reader(files_, folder_);
+  LogReader reader(files_, folder_);
   for (const auto& range : unread_) {
     Status s = reader.read_back(mark_, range.number, range.from, range.to);
     if (!s.ok()) return s;

@@ -32,7 +32,7 @@ class ImageCheck {
   ImageCheck(LiveImage& image, FileSystem& files, FileSystem::File base) noexcept
       : image_(image), files_(files), base_(base) {}
 
-  Status run(LogReader<RealPlatform>& log) noexcept {
+  Status run(LogReader& log) noexcept {
     if (Status s = make(); !s.ok()) return s;
     const std::uint64_t size = image_.image().size();
     if (is_shorter(size)) return is_older();
@@ -205,7 +205,7 @@ class ImageCheck {
 
 }  // namespace
 
-Status verify_image(LiveImage& image, LogReader<RealPlatform>& log, FileSystem& files,
+Status verify_image(LiveImage& image, LogReader& log, FileSystem& files,
                     FileSystem::File base) noexcept {
   if (image.has_lost(layout::kDoubtful)) {
     return Status::format(StatusCode::corruption,

@@ -29,7 +29,7 @@ namespace perdure {
 
 // `log` has been scanned; `base` is the open file. Changes nothing but what is dirty. Errors:
 // corruption (the image cannot be trusted; the message is a clause with `it`); out_of_memory, io.
-Status verify_image(LiveImage& image, LogReader<RealPlatform>& log, FileSystem& files,
+Status verify_image(LiveImage& image, LogReader& log, FileSystem& files,
                     FileSystem::File base) noexcept;
 
 }  // namespace perdure

@@ -174,6 +174,10 @@ namespace perdure {
 
 inline constexpr std::uint64_t kMostNumber = std::uint64_t{1} << 48;  // of segments and epochs
 
+struct LineWords {
+  std::uint64_t words[kLine / 8];
+};
+
 // An epoch as others follow it.
 struct EpochId {
   std::uint64_t epoch = 0;

@@ -360,7 +360,7 @@ Status Buffered::open_image(std::string_view path, const FileStorage& like) noex
 // After a kill. Until the image has passed its check nothing is changed.
 Status Buffered::inherit(std::string_view path, const Opening& opening) noexcept {
   if (Status s = open_image(path, opening.base); !s.ok()) return s;
-  LogReader<RealPlatform> reader(files_, folder_.c_str());
+  LogReader reader(files_, folder_.c_str());
   Status s = reader.scan(mark());
   if (s == StatusCode::untrusted && reader.segments().empty())
     return inherit_without_log(reader, s, opening);
@@ -379,7 +379,7 @@ Status Buffered::inherit(std::string_view path, const Opening& opening) noexcept
 }
 
 // Base and image together are the pool. But the image cannot be checked.
-Status Buffered::inherit_without_log(LogReader<RealPlatform>& reader, const Status& why,
+Status Buffered::inherit_without_log(LogReader& reader, const Status& why,
                                      const Opening& opening) noexcept {
   if (!opening.accept_loss) {
     live_.close();
@@ -402,7 +402,7 @@ Status Buffered::inherit_without_log(LogReader<RealPlatform>& reader, const Stat
   return epochs_log_->go_on(reader, folded);
 }
 
-Status Buffered::replay_into_live(LogReader<RealPlatform>& reader, std::uint64_t& lines) noexcept {
+Status Buffered::replay_into_live(LogReader& reader, std::uint64_t& lines) noexcept {
   Status made;
   std::uint64_t said = RealPlatform::now_ns();
   Status s = reader.replay([&](std::uint64_t line, const LineWords& content) {
@@ -426,7 +426,7 @@ Status Buffered::restore(const Opening& opening) noexcept {
   const bool copied = !of_this_file(mark(), opening.identity);
   if (copied && !opening.accept_loss) return is_a_copy();
   const std::uint64_t began = RealPlatform::now_ns();
-  LogReader<RealPlatform> reader(files_, folder_.c_str());
+  LogReader reader(files_, folder_.c_str());
   if (Status s = reader.scan(mark()); !s.ok()) return s;
   auto bytes = files_.size(base_);
   if (!bytes) return std::move(bytes.error());

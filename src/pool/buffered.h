@@ -149,11 +149,10 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   Status make_way(std::string_view path, const Opening& opening) noexcept;
   Status make_live(const layout::BaseMark& mark, const Opening& opening, std::uint64_t bytes,
                    std::uint64_t begun) noexcept;
-  Status replay_into_live(LogReader<RealPlatform>& reader, std::uint64_t& lines) noexcept;
+  Status replay_into_live(LogReader& reader, std::uint64_t& lines) noexcept;
   Status open_image(std::string_view path, const FileStorage& like) noexcept;
   Status inherit(std::string_view path, const Opening& opening) noexcept;
-  Status inherit_without_log(LogReader<RealPlatform>& reader, const Status& why,
-                             const Opening& opening) noexcept;
+  Status inherit_without_log(LogReader& reader, const Status& why, const Opening& opening) noexcept;
   Status restore(const Opening& opening) noexcept;
   Status give_up_image() noexcept;
   Status go_on_with_image(const Opening& opening, std::string_view path, bool& told) noexcept;

@@ -19,7 +19,7 @@ Status why_not(const FileStorage& storage, FileSystem& files, std::string_view p
   if (Status s = base.open(path, FileSystem::Open::reading); !s.ok()) return s;
   BaseMarks marks(files, *base);
   Status s = marks.read();
-  if (s.ok()) s = LogReader<RealPlatform>(files, log).scan(marks.mark());
+  if (s.ok()) s = LogReader(files, log).scan(marks.mark());
   return s.ok() ? std::move(failed) : std::move(s);
 }
 

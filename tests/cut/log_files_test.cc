@@ -25,7 +25,7 @@ static_assert(layout::kMarkOffset + sizeof(layout::BaseMark) <= layout::kBatchLo
 constexpr std::uint64_t kBytes = 8 << 20;
 constexpr LogShape kShape{.segment_bytes = 4 << 20, .batch = 8192};
 using Log = EpochLog<RealPlatform>;
-using Reader = LogReader<RealPlatform>;
+using Reader = LogReader;
 
 class LogFiles : public ::testing::Test {
  protected:

@@ -28,7 +28,7 @@ namespace perdure::disk {
 using test::must;
 using testing::SimPlatform;
 using Log = EpochLog<SimPlatform>;
-using Reader = LogReader<SimPlatform>;
+using Reader = LogReader;
 
 // Lines of a small pool, also beside the marks. It grows from four pages to eight.
 inline constexpr std::array<std::uint64_t, 17> kNumbers{0,   1,   47,  56,  63,  64,  111, 120, 128,

@@ -131,7 +131,7 @@ TEST_F(Stream, AfterAFailureNothingIsReachedBeforeANewCutIsDurable) {
   EXPECT_FALSE(braked_);
   EXPECT_TRUE(stream_->refusal().ok());
   EXPECT_EQ(stream_->figures().failed_unix_ns, 0U);
-  LogReader<RealPlatform> reader(files_, "log");
+  LogReader reader(files_, "log");
   must(reader.scan(log_->marks().mark()));
   std::set<std::uint64_t> lines;
   must(reader.replay([&](std::uint64_t line, const LineWords&) { lines.insert(line); }));
@@ -190,7 +190,7 @@ TEST_F(Stream, AReplayLeavesOutTheMarks) {
   for (const std::uint64_t line : {mark - 1, mark, mark + layout::kMarkStride / kLine, mark + 8})
     store(line, 1);
   must(stream_->sync());
-  LogReader<RealPlatform> reader(files_, "log");
+  LogReader reader(files_, "log");
   must(reader.scan(log_->marks().mark()));
   std::vector<std::uint64_t> lines;
   must(reader.replay([&](std::uint64_t line, const LineWords&) { lines.push_back(line); }));
@@ -217,7 +217,7 @@ TEST_F(Stream, ThreadsShareCuts) {
   for (std::thread& thread : threads) thread.join();
   stream_->stop();
   EXPECT_LE(stream_->reached(), 201U);
-  LogReader<RealPlatform> reader(files_, "log");
+  LogReader reader(files_, "log");
   must(reader.scan(log_->marks().mark()));
   std::set<std::uint64_t> lines;
   must(reader.replay([&](std::uint64_t line, const LineWords&) { lines.insert(line); }));
