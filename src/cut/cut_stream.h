@@ -78,7 +78,7 @@ template <class P>
 class CutStream {
  public:
   // Everything must stay valid. `pool`: its size is that of an epoch.
-  CutStream(P& platform, StoreTracker<P>& tracker, EpochLog<P>& log, const Storage& pool,
+  CutStream(P& platform, StoreTracker<P>& tracker, EpochLog& log, const Storage& pool,
             CutWatch& watch, CutShape shape) noexcept
       : cutter_(platform, tracker),
         dirty_(tracker.log()),
@@ -251,7 +251,7 @@ class CutStream {
 
   Cutter<P> cutter_;
   DirtyLog<P>& dirty_;
-  EpochLog<P>& log_;
+  EpochLog& log_;
   const Storage& pool_;
   CutWatch& watch_;
   const CutShape shape_;

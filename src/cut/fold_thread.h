@@ -41,7 +41,7 @@ template <class P>
 class FoldThread {
  public:
   // Everything must stay valid.
-  FoldThread(CutStream<P>& stream, Folding<P>& folding, EpochLog<P>& log, FoldWatch& watch) noexcept
+  FoldThread(CutStream<P>& stream, Folding& folding, EpochLog& log, FoldWatch& watch) noexcept
       : stream_(stream),
         folding_(folding),
         log_(log),
@@ -117,8 +117,8 @@ class FoldThread {
   void run() noexcept;
 
   CutStream<P>& stream_;
-  Folding<P>& folding_;
-  EpochLog<P>& log_;
+  Folding& folding_;
+  EpochLog& log_;
   FoldWatch& watch_;
   typename P::template Atomic<std::uint64_t> folded_;     // epoch that the base has
   typename P::template Atomic<std::uint64_t> asked_{0};   // for it

@@ -168,10 +168,10 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   PathText path_, folder_, parent_, live_path_;
   FileSystem::File base_ = -1;
   FileSystem::File fold_base_ = -1;  // the same, for folds (folding.h)
-  std::optional<EpochLog<RealPlatform>> epochs_log_;
+  std::optional<EpochLog> epochs_log_;
   std::optional<StoreTracker<RealPlatform>> tracker_;
   std::optional<CutStream<RealPlatform>> stream_;
-  std::optional<Folding<RealPlatform>> folding_;
+  std::optional<Folding> folding_;
   std::optional<FoldThread<RealPlatform>> fold_thread_;
   RealPlatform* platform_ = nullptr;
   Gate<RealPlatform>* gate_ = nullptr;

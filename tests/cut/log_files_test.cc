@@ -24,7 +24,7 @@ static_assert(layout::kMarkOffset + sizeof(layout::BaseMark) <= layout::kBatchLo
 
 constexpr std::uint64_t kBytes = 8 << 20;
 constexpr LogShape kShape{.segment_bytes = 4 << 20, .batch = 8192};
-using Log = EpochLog<RealPlatform>;
+using Log = EpochLog;
 using Reader = LogReader;
 
 class LogFiles : public ::testing::Test {
@@ -78,7 +78,7 @@ class LogFiles : public ::testing::Test {
   }
   // A small piece: a fold has several.
   Status fold(Log& log) {
-    Folding<RealPlatform> folding(files_, base_, log_path_, log, 100);
+    Folding folding(files_, base_, log_path_, log, 100);
     return folding.fold_all(copy_);
   }
   std::size_t names() const {

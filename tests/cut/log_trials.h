@@ -27,7 +27,7 @@ namespace perdure::disk {
 
 using test::must;
 using testing::SimPlatform;
-using Log = EpochLog<SimPlatform>;
+using Log = EpochLog;
 using Reader = LogReader;
 
 // Lines of a small pool, also beside the marks. It grows from four pages to eight.
@@ -166,7 +166,7 @@ class Owner {
   FileSystem& files_;
   LogShape shape_ = kShape;
   std::optional<Log> log_;
-  std::optional<Folding<SimPlatform>> folding_;
+  std::optional<Folding> folding_;
   std::function<Expected<bool>(std::uint64_t, std::byte*)> copy_ =
       [this](std::uint64_t page, std::byte* to) { return copy_page(page, to); };
   PageContent page_{copy_};

@@ -76,7 +76,7 @@ class Stream : public ::testing::Test, protected CutWatch {
   RealPlatform platform_;
   StoreTracker<RealPlatform> tracker_{pool_.base(), dirty_};
   SimFileSystem files_;
-  std::optional<EpochLog<RealPlatform>> log_;
+  std::optional<EpochLog> log_;
   EpochId durable_;
   std::atomic<bool> braked_{false};
   std::function<void()> at_durable_;
