@@ -9,10 +9,14 @@
 
 #include "backup/backup_format.h"
 #include "cut/segment_names.h"
+#include "perdure/function_ref.h"
 #include "platform/file_system.h"
 #include "util/containers.h"
 
 namespace perdure {
+
+// Bytes copied, and bytes to copy, as far as that is known.
+using BackupProgress = FunctionRef<void(std::uint64_t done, std::uint64_t total)>;
 
 // A file that is closed at the end.
 class OpenFile {

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "backup/backup_reader.h"
+#include "backup/backup_writer.h"
+#include "cut/base_mark.h"
 #include "platform/memory_files.h"
 
 namespace perdure {
@@ -35,13 +37,12 @@ Status copy_last_cut(FileStorage& storage, std::string_view path,
   RealFileSystem files;
   MemoryFiles memory(name.c_str(), {storage.base(), max_bytes});
   const auto ignored = [](std::uint64_t, std::uint64_t) {};
-  BackupWriter<RealPlatform> writer(files, {.base = path, .log = log.c_str()}, memory, kFolder,
-                                    ignored);
+  BackupWriter writer(files, {.base = path, .log = log.c_str()}, memory, kFolder, ignored);
   if (s = writer.run(); !s.ok()) return why_not(storage, files, path, log.c_str(), std::move(s));
   if (writer.head().kind == layout::BackupKind::closed) {
     return Status::format(StatusCode::busy, "was closed while it was read; try again");
   }
-  BackupReader<RealPlatform> reader(memory, kFolder);
+  BackupReader reader(memory, kFolder);
   OpenFile base(memory);
   s = reader.read();
   if (s.ok()) s = reader.scan();

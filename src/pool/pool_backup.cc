@@ -149,7 +149,7 @@ Expected<BackupInfo> write_backup(const BackupSource& source, std::string_view f
   const auto progress = [&](std::uint64_t done, std::uint64_t total) {
     if (options.progress != nullptr) options.progress(options.progress_context, done, total);
   };
-  BackupWriter<RealPlatform> writer(files, source, files, name.c_str(), progress);
+  BackupWriter writer(files, source, files, name.c_str(), progress);
   if (s = writer.run(); !s.ok()) return fail(std::move(s));
   auto info = to_public(writer.head());
   if (!info) return info;
@@ -426,7 +426,7 @@ Status Restoring::publish() noexcept {
   return files_.sync_folder(parent(), kNoSite);
 }
 
-Expected<layout::BackupEpoch> choose(const BackupReader<RealPlatform>& backup,
+Expected<layout::BackupEpoch> choose(const BackupReader& backup,
                                      const RestoreOptions& options) noexcept {
   if (options.epoch && options.unix_ns) {
     return fail(StatusCode::invalid_argument, "name an epoch or a time, not both");
@@ -445,7 +445,7 @@ Expected<BackupEpoch> restore(std::string_view folder, std::string_view path,
   FolderLock lock;
   if (Status s = folder_name(folder, name); !s.ok()) return fail(std::move(s));
   if (Status s = lock.take(name.c_str(), LOCK_SH); !s.ok()) return fail(std::move(s));
-  BackupReader<RealPlatform> backup(files, name.c_str());
+  BackupReader backup(files, name.c_str());
   Status s = backup.read();
   if (s.ok()) s = backup.scan();
   if (!s.ok()) return fail(std::move(s));

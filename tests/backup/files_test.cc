@@ -9,6 +9,7 @@
 #include <string>
 
 #include "backup/backup_reader.h"
+#include "backup/backup_writer.h"
 #include "testing/disk/disk_explorer.h"
 #include "testing/disk/forwarding_files.h"
 #include "tests/cut/log_trials.h"
@@ -17,8 +18,6 @@ namespace perdure::disk {
 namespace {
 
 using test::scaled;
-using Writer = BackupWriter<SimPlatform>;
-using BackupOfPool = BackupReader<SimPlatform>;
 
 constexpr BackupShape kTiny{.piece_bytes = kPage, .poll_ns = 0};
 constexpr std::size_t kFirst = 2;  // the first lines are those of a header, which has the uuid
@@ -170,7 +169,7 @@ Content content_of(SimFileSystem& files, FileSystem::File file) {
   return content;
 }
 
-std::string restore(SimFileSystem& files, BackupOfPool& backup, const layout::BackupEpoch& epoch,
+std::string restore(SimFileSystem& files, BackupReader& backup, const layout::BackupEpoch& epoch,
                     const Content& expected) {
   (void)files.remove("out");
   const auto out = must(files.open("out", FileSystem::Open::fresh));
@@ -187,7 +186,7 @@ std::string restore(SimFileSystem& files, BackupOfPool& backup, const layout::Ba
 // What is wrong with the backup, or nothing. `least`: an epoch that it must have.
 std::string judge_backup(SimFileSystem& files, const std::map<std::uint64_t, Content>& at,
                          std::uint64_t least, std::uint64_t* epochs = nullptr) {
-  BackupOfPool backup(files, "dir");
+  BackupReader backup(files, "dir");
   if (Status s = backup.read(); !s.ok()) return "read: " + std::string(s.message());
   if (Status s = backup.scan(); !s.ok()) return "scan: " + std::string(s.message());
   if (backup.last().epoch < least) return "it is older than the call";
@@ -206,8 +205,8 @@ std::string judge_backup(SimFileSystem& files, const std::map<std::uint64_t, Con
 }
 
 Status back_up(FileSystem& files, EpochId least = {}) {
-  Writer writer(files, {.base = "base", .log = "log", .least = least}, files, "dir", no_progress,
-                kTiny);
+  BackupWriter writer(files, {.base = "base", .log = "log", .least = least}, files, "dir",
+                      no_progress, kTiny);
   return writer.run();
 }
 
@@ -283,7 +282,7 @@ DiskReport explore() {
         });
         for (int addition = 0; addition < 3; ++addition) {
           must(back_up(interleaved, owner->owner().log().durable()));
-          BackupOfPool backup(files, "dir");
+          BackupReader backup(files, "dir");
           must(backup.read());
           acknowledged = backup.head().last.epoch;
           owner->cut();
@@ -294,7 +293,7 @@ DiskReport explore() {
       },
       [&](SimFileSystem& image) -> std::string {
         if (owner == nullptr || owner->at().size() < 5) return {};
-        BackupOfPool backup(image, "dir");
+        BackupReader backup(image, "dir");
         const Status found = backup.read();
         if (found == StatusCode::not_found) {
           if (acknowledged != 0) return "the backup is gone";
@@ -443,7 +442,7 @@ TEST(Backup, FindsTheEpochOfATime) {
   const std::uint64_t back = cut_at(2'500);
   const std::uint64_t last = cut_at(4'000);
   must(back_up(files, owner.log().durable()));
-  BackupOfPool backup(files, "dir");
+  BackupReader backup(files, "dir");
   must(backup.read());
   must(backup.scan());
   const std::uint64_t end = backup.head().ends_unix_ns;
