@@ -81,13 +81,13 @@ bool is_dirty_file_in_memory(const RealFileSystem& files, std::string_view image
   return dirty.assign(image, "-dirty") && files.find(dirty.c_str(), at).ok() && is_in_memory(at);
 }
 
-// Whether the kernel has had the image in memory since a process of this boot had it open, as far
-// as the mount tells.
+// Whether the kernel has had the image in memory since a process of this boot had it open. Kernels
+// before 6.8 have no number of the mount.
 bool stayed_mounted(const RealFileSystem& files, const layout::BaseMark& mark,
                     std::string_view image) noexcept {
   const std::uint64_t before = mark.live.mount_id;
   const std::uint64_t now = mount_of_folder(image.substr(0, image.rfind('/')));
-  return now == before || now == 0 || before == 0 || is_dirty_file_in_memory(files, image);
+  return (now == before && now != 0) || is_dirty_file_in_memory(files, image);
 }
 
 }  // namespace

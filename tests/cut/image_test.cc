@@ -555,6 +555,32 @@ class OtherBootsOnDisk : public OtherBoots {
   }
 };
 
+// A kernel without numbers of mounts does not tell whether the file system was mounted anew.
+TEST_F(OtherBootsOnDisk, WithoutAMountAnImageThatIsNotInMemoryIsRefused) {
+  make_closed();
+  leave(two_syncs);
+  const auto forget_mount = [this] {
+    std::string bytes = read_bytes(path());
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      char* at = bytes.data() + i * layout::kMarkStride + layout::kMarkOffset;
+      layout::BaseMark mark;
+      std::memcpy(&mark, at, sizeof(mark));
+      mark.live.mount_id = 0;
+      mark.crc = layout::mark_crc(mark);
+      std::memcpy(at, &mark, sizeof(mark));
+    }
+    write_bytes(path(), bytes);
+  };
+  forget_mount();
+  expect_nothing_lost("in memory");
+  put_back();
+  write_image(image_);
+  forget_mount();
+  evict();
+  EXPECT_EQ(refused(by_hand()), StatusCode::live_missing) << message_;
+  EXPECT_EQ(wrong_after_open(synced_, accepting()), "");
+}
+
 TEST_F(OtherBootsOnDisk, AnImageThatIsNotInMemoryIsKept) {
   make_closed();
   leave(two_syncs);
