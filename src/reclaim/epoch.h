@@ -137,7 +137,7 @@ class EpochDomain {
   // For EpochGuard, pinned as a mutation, at the closed gate. It is no member of the guard: a call
   // with the guard's address would keep the guard of every mutation in memory.
   [[gnu::noinline, gnu::cold]] bool wait_at_gate(Slot* slot) noexcept {
-    if (gate_.does_batch()) return true;
+    if (gate_.does_batch()) return pace_batch(slot);
     if (!gate_.refusal().ok()) return false;
     if (gate_.lets_pass()) return true;
     // A mutation in a callback of a read must not wait, but only the closed gate refuses it.
@@ -149,6 +149,15 @@ class EpochDomain {
       (void)pin<true>();
       if (!gate_.refusal().ok()) return false;
     } while (!gate_.lets_pass());
+    return true;
+  }
+  // A batch that was committed is finished, whatever has failed, but it also waits for the brake.
+  bool pace_batch(Slot* slot) noexcept {
+    while (slot->depth == 1 && gate_.slows_batch()) {
+      unpin(slot);
+      gate_.wait_for_brake();
+      (void)pin<true>();
+    }
     return true;
   }
   // Whether the calling thread is in a guard within a guard.

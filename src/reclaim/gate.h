@@ -86,6 +86,11 @@ class Gate {
     const std::uint32_t word = word_.load(std::memory_order_acquire);
     return word == 0 || (word == kBraked && brake_->lets());
   }
+  // For a mutation of the batch that holds the gate: whether the brake makes it wait.
+  bool slows_batch() const noexcept {
+    return braked() && brake_->refusal().ok() && !brake_->lets();
+  }
+  void wait_for_brake() noexcept { brake_->wait(); }
   // From the first time that the gate was closed to a mutation, until it has passed.
   class [[nodiscard]] Waiting {
    public:
