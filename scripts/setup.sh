@@ -14,7 +14,7 @@
 #   setup.sh aarch64  the cross build for aarch64; scripts/aarch64.sh unpacks the rest
 #   setup.sh ycsb     the bindings of YCSB: Java, Maven, redis; bench/ycsb/build.sh fetches the rest
 #   setup.sh packages the Debian packages, and a clean system that tries them
-#   setup.sh power    the virtual machine whose power is cut; its script fetches the kernel
+#   setup.sh power    the virtual machine of power-cuts and disk-errors; they fetch the kernel
 #   setup.sh world    the file systems of the disks that fail
 # If nothing is missing, it only asks dpkg.
 set -euo pipefail
@@ -41,7 +41,8 @@ case "${1:-tests}" in
   docs) packages=(python3 python3-venv doxygen chromium fonts-dejavu-core) ;;
   packages) packages=("${tools[@]}" debhelper dh-python help2man lintian python3-dev python3-venv
                       debootstrap) ;;
-  power) packages=("${tools[@]}" ccache qemu-system-x86 busybox-static cpio e2fsprogs) ;;
+  power) packages=("${tools[@]}" ccache qemu-system-x86 busybox-static cpio e2fsprogs
+                   xfsprogs btrfs-progs) ;;
   world) packages=("${tools[@]}" ccache util-linux mount e2fsprogs xfsprogs btrfs-progs) ;;
   *) sed -n '2,19p' "$0" >&2; exit 2 ;;
 esac

@@ -5,6 +5,10 @@ before is remembered until the next flush. cut() then leaves each block of 4 KiB
 last flush or after any write since then: writes are lost, kept, reordered and torn.
 
 A disk that ignores flushes remembers everything since its start.
+
+It can also fail: see Fault. The errors are made here, and not by blkdebug of QEMU, because only the
+disk knows what a write has left and what was never written, because its errors can begin and end
+while the machine runs, and because the host has to know how many there were.
 """
 
 import os
@@ -20,7 +24,41 @@ ACK, INFO, UNSUPPORTED = 1, 3, 0x80000001
 FLAGS = 1 | 4 | 8  # has flags, flush, FUA
 READ, WRITE, DISCONNECT, FLUSH = 0, 1, 2, 3
 FUA = 1
-EINVAL = 22
+EIO, EINVAL = 5, 22
+NAMES = {READ: "read", WRITE: "write", FLUSH: "flush"}
+
+
+class Fault:
+    """Which requests fail with EIO.
+
+    errors  each request of one of the kinds `fails`, with a probability
+    gone    all
+    thin    writes to blocks that are zero, as they are if the disk below is full
+
+    A write that fails at random has written its first blocks, or none. A flush that fails has made
+    nothing durable; the next one can."""
+
+    def __init__(self, name, seed, fails=("read", "write", "flush"), probability=1.0):
+        self.name, self.fails, self.probability = name, fails, probability
+        self.chance = random.Random(seed)
+        self.counts = dict.fromkeys(NAMES.values(), 0)
+
+    def hits(self, kind, before=b""):
+        if self.name == "thin":
+            is_hit = kind == WRITE and any(not any(before[at:at + BLOCK])
+                                           for at in range(0, len(before), BLOCK))
+        else:
+            is_hit = NAMES.get(kind) in self.fails and self.chance.random() < self.probability
+        if is_hit:
+            self.counts[NAMES[kind]] += 1
+        return is_hit
+
+    def cut_short(self, content):
+        """What a write that fails has written."""
+        if self.name != "errors":
+            return b""
+        blocks = len(content) // BLOCK
+        return content[:BLOCK * self.chance.choice((0, 0, self.chance.randint(0, blocks)))]
 
 
 class VolatileDisk:
@@ -31,6 +69,7 @@ class VolatileDisk:
         self.flush_seconds = flush_seconds
         self.undo = []  # (offset, content before), in the order of the writes
         self.flushes = 0
+        self.fault = None
         self.is_off = threading.Event()
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(path)
@@ -124,19 +163,35 @@ class VolatileDisk:
         error, data = 0, b""
         if kind == DISCONNECT or self.is_off.is_set():
             return False
+        fault = self.fault  # another thread sets it
         if kind == READ:
             data = os.pread(self.image, length, offset)
+            if fault and fault.hits(READ):
+                error, data = EIO, b""
         elif kind == WRITE:
-            content = self.receive(connection, length)
-            self.undo.append((offset, os.pread(self.image, length, offset)))
-            os.pwrite(self.image, content, offset)
+            error = self.write(fault, offset, self.receive(connection, length))
         elif kind != FLUSH:
             error = EINVAL
-        if kind == FLUSH or flags & FUA:
+        if not error and (kind == FLUSH or flags & FUA):
             if self.is_off.wait(self.flush_seconds):
                 return False
-            self.flushes += 1
-            if not self.ignores_flushes:
-                self.undo.clear()
+            if fault and fault.hits(FLUSH):
+                error = EIO
+            else:
+                self.flush()
         connection.sendall(struct.pack(">IIQ", 0x67446698, error, handle) + data)
         return True
+
+    def write(self, fault, offset, content):
+        before = os.pread(self.image, len(content), offset)
+        error = 0
+        if fault and fault.hits(WRITE, before):
+            error, content = EIO, fault.cut_short(content)
+        self.undo.append((offset, before[:len(content)]))
+        os.pwrite(self.image, content, offset)
+        return error
+
+    def flush(self):
+        self.flushes += 1
+        if not self.ignores_flushes:
+            self.undo.clear()

@@ -10,20 +10,20 @@
 //   sync, fold, resume, check (how many violations), backup FOLDER
 //   drop                   the kernel forgets the pages of its mappings that it takes for clean
 //   close                  closes the pool; the program ends
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
 #include <sstream>
 #include <string>
 
 #include <perdure/backup.h>
 #include <perdure/perdure.h>
+
+#include "page_out.h"
 
 namespace {
 
@@ -87,21 +87,6 @@ int check(Pool& pool) {
   return say({}, std::to_string(report->violation_count) + " " + std::string(report->first()));
 }
 
-// Pages that are not written yet stay.
-int drop(const std::string& path) {
-  std::ifstream maps("/proc/self/maps");
-  std::uint64_t dropped = 0;
-  for (std::string line; std::getline(maps, line);) {
-    if (line.find(path) == std::string::npos) continue;
-    char* end = nullptr;
-    const std::uint64_t from = std::strtoull(line.c_str(), &end, 16);
-    const std::uint64_t to = std::strtoull(end + 1, nullptr, 16);
-    void* const at = reinterpret_cast<void*>(from);  // NOLINT: an address of this process
-    if (::madvise(at, to - from, MADV_PAGEOUT) == 0) ++dropped;
-  }
-  return say({}, std::to_string(dropped));
-}
-
 // Returns false after a close.
 bool obey(Pool& pool, Words& words, const std::string& path, const std::string& line) {
   std::istringstream in(line);
@@ -127,7 +112,7 @@ bool obey(Pool& pool, Words& words, const std::string& path, const std::string& 
     const auto made = pool.backup(range.prefix);
     say(made ? Status() : made.error());
   } else if (what == "drop") {
-    drop(path);
+    say({}, std::to_string(page_out(path)));
   } else if (what == "close") {
     say(pool.close());
     return false;
