@@ -7,7 +7,7 @@
         report-power report-buffered report-full setup-report bench-python ycsb ycsb-run test-ycsb \
         paper-figures papers figures guard-builds lin mutants faults fuzz coverage coherence \
         python test-python wheel ci-python seventh-engine cross docs test-docs setup-packages deb \
-        dist test-packages setup-power power-cuts setup-world world with-tests ci clean
+        dist test-packages setup-power power-cuts disk-errors setup-world world with-tests ci clean
 
 SOURCE_DIRS := src include tools testing bench tests examples fuzz python
 ENGINE ?= phast
@@ -57,7 +57,7 @@ setup-cross:     ## the same for the cross build for aarch64, and libraries in b
 setup-ycsb:      ## the same for YCSB: Java, Maven and redis
 	@scripts/setup.sh ycsb
 
-setup-power:     ## the same for power-cuts: QEMU, and tools that make its disks
+setup-power:     ## the same for power-cuts and disk-errors: QEMU, and tools that make its disks
 	@scripts/setup.sh power
 
 setup-world:     ## the same for world: ext4, xfs, btrfs
@@ -129,10 +129,14 @@ bench-c: build-release  ## compare calls of the C library with the same calls of
 bench-check: setup  ## compare speed and costs with BASE=commit
 	@scripts/bench_check.py $(if $(BASE),--base $(BASE))
 
-power-cuts: MACHINE = build/release/testing/perdure-power-guest build/release/perdure
+power-cuts disk-errors: MACHINE = build/release/testing/perdure-power-guest build/release/perdure
 power-cuts: with-tests setup-power  ## cut the power of a virtual machine CUTS times
 	cmake --build --preset release --target perdure_power_guest perdure_cli
 	@scripts/power_cuts.py $(MACHINE) $(or $(CUTS),200)
+
+disk-errors: with-tests setup-power  ## let the disk of a virtual machine fail RUNS times
+	cmake --build --preset release --target perdure_power_guest perdure_cli
+	@scripts/disk_errors.py $(MACHINE) $(or $(RUNS),200)
 
 world: with-tests setup-world  ## fill, take away and clone disks under pools, and so on, as root
 	cmake --build --preset release --target perdure_cli perdure_world_owner
