@@ -49,10 +49,8 @@ ENDS = ("TERM", "TERM", "KILL", "KILL", "cut")
 ACCEPTED = ("live_missing", "untrusted")
 RUNS_OF_BOOT = 8
 CANARY_RUNS = 60
-FILL = ("for n in 512 128 32 8 2; do i=0; while [ $i -lt 9 ]; do i=$((i + 1)); "
-        "fallocate -l ${n}M /mnt/fill$n.$i 2>/dev/null || break; done; done; "
-        "i=0; while [ $i -lt 64 ]; do i=$((i + 1)); "
-        "fallocate -l 64K /mnt/fill.$i 2>/dev/null || break; done")
+FILL = ("for n in 512M 128M 32M 8M 2M 256K; do for i in 1 2 3 4; do "
+        "fallocate -l $n /mnt/fill.$n.$i 2>/dev/null || break; done; done")
 EMPTY = "rm -f /mnt/fill*; sync"
 
 

@@ -24,7 +24,9 @@
 //   failed CALL CODE TEXT    a call; the first one of its thread with this code
 //   closed CODE TEXT         the end
 //   log LEVEL TEXT           what the library says for an operator
+#include <execinfo.h>
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -349,6 +351,15 @@ Counts verify_or_end(Pool& pool, Users& users) {
   std::exit(0);
 }
 
+// A signal that the library does not handle: where it was.
+void tell_and_end(int signal) {
+  std::array<void*, 40> frames;
+  const int count = ::backtrace(frames.data(), static_cast<int>(frames.size()));
+  ::backtrace_symbols_fd(frames.data(), count, STDOUT_FILENO);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 void take_option(std::string_view option) {
   if (option == "hide=sync") {
     hides_sync = true;
@@ -367,6 +378,9 @@ int main(int argc, char** argv) {
   const auto engine = engine_named(argv[2]);
   if (!engine) wrong("there is no such engine");
   std::signal(SIGTERM, [](int) { is_told_to_stop = true; });
+  void* first = nullptr;
+  ::backtrace(&first, 1);  // loads what the handler needs
+  for (const int signal : {SIGBUS, SIGSEGV, SIGABRT}) std::signal(signal, tell_and_end);
   // A short log, so that it is folded often.
   auto pool = Pool::open(argv[1], {.handle_sigbus = true,
                                    .durability = Durability::buffered,
