@@ -36,7 +36,6 @@ calls with the same programs count: they are in build/power/results.json.
 import argparse
 import collections
 import pathlib
-import shutil
 import subprocess
 import sys
 import time
@@ -316,7 +315,7 @@ def keep(tester, run, what):
         lines += tester.machine.lines
     (folder / "log").write_text("\n".join(lines) + "\n")
     tester.end()
-    shutil.copy(tester.disk.path, folder / "disk")
+    subprocess.run(["cp", "--sparse=always", tester.disk.path, folder / "disk"], check=True)
     return folder
 
 
