@@ -2,16 +2,29 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 namespace perdure::testing {
 
 namespace {
 
 // Built on first use, because registrars of other translation units may run before this one's
-// initialisers.
-std::vector<SiteInfo*>& registry() {
-  static std::vector<SiteInfo*> sites;
-  return sites;
+// initialisers, and never destroyed, because their objects are used until the program ends. Sites of
+// a FileSystem register when a thread reaches them.
+struct Registry {
+  std::mutex latch;
+  std::vector<SiteInfo*> sites;
+
+  SiteInfo* find(std::string_view name) const {
+    for (SiteInfo* site : sites) {
+      if (name == site->name) return site;
+    }
+    return nullptr;
+  }
+};
+Registry& registry() {
+  static auto* const made = new Registry;
+  return *made;
 }
 
 constexpr const char* kNames[] = {"none",         "drop_flush",  "drop_fence",    "first_line_only",
@@ -30,10 +43,9 @@ std::optional<Mutant> parse_mutant(std::string_view name) {
 }
 
 SiteInfo& site_detail::register_site(const char* name, SiteUse use) {
-  SiteInfo* site = find_site(name);
-  if (site == nullptr) {
-    site = registry().emplace_back(new SiteInfo(name));  // lives as long as the program
-  }
+  const std::scoped_lock guard(registry().latch);
+  SiteInfo* site = registry().find(name);
+  if (site == nullptr) site = registry().sites.emplace_back(new SiteInfo(name));
   bool SiteInfo::* const uses[] = {&SiteInfo::flushes, &SiteInfo::fences, &SiteInfo::syncs,
                                    &SiteInfo::steps, &SiteInfo::checks};
   site->*uses[static_cast<std::size_t>(use)] = true;
@@ -41,7 +53,11 @@ SiteInfo& site_detail::register_site(const char* name, SiteUse use) {
 }
 
 std::vector<SiteInfo*> all_sites() {
-  std::vector<SiteInfo*> sites = registry();
+  std::vector<SiteInfo*> sites;
+  {
+    const std::scoped_lock guard(registry().latch);
+    sites = registry().sites;
+  }
   std::ranges::sort(sites, [](const SiteInfo* a, const SiteInfo* b) {
     return std::strcmp(a->name, b->name) < 0;
   });
@@ -49,10 +65,8 @@ std::vector<SiteInfo*> all_sites() {
 }
 
 SiteInfo* find_site(std::string_view name) {
-  for (SiteInfo* site : registry()) {
-    if (name == site->name) return site;
-  }
-  return nullptr;
+  const std::scoped_lock guard(registry().latch);
+  return registry().find(name);
 }
 
 SiteInfo& step_site(const char* name) {
@@ -74,7 +88,7 @@ bool step_runs(SiteInfo& site) {
 bool step_runs(AnySite site) { return site.name() == nullptr || step_runs(step_site(site.name())); }
 
 void reset_site_counts() {
-  for (SiteInfo* site : registry()) {
+  for (SiteInfo* site : all_sites()) {
     site->flush_count = 0;
     site->multi_line_count = 0;
     site->ordered_count = 0;
@@ -97,7 +111,7 @@ bool set_mutant(const std::string& text) {
 }
 
 bool mutated() {
-  return std::ranges::any_of(registry(),
+  return std::ranges::any_of(all_sites(),
                              [](const SiteInfo* site) { return site->mutant != Mutant::none; });
 }
 
