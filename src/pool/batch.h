@@ -31,7 +31,8 @@
 // RECOVERY  after complete() of all maps, before the first serves (pool/opening.h): the mutations
 //   that are left are planned and applied as above, then clear. A map of the batch that cannot be
 //   opened refuses the pool.
-// PROGRESS  blocking. Mutations of other threads wait from the choice to the end of clear.
+// PROGRESS  blocking. Mutations of other threads wait from the choice to the end of clear. The
+//   batch itself waits for the brake (gate.h) between its mutations.
 #pragma once
 
 #include <algorithm>

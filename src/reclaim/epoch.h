@@ -151,15 +151,6 @@ class EpochDomain {
     } while (!gate_.lets_pass());
     return true;
   }
-  // A batch that was committed is finished, whatever has failed, but it also waits for the brake.
-  bool pace_batch(Slot* slot) noexcept {
-    while (slot->depth == 1 && gate_.slows_batch()) {
-      unpin(slot);
-      gate_.wait_for_brake();
-      (void)pin<true>();
-    }
-    return true;
-  }
   // Whether the calling thread is in a guard within a guard.
   bool nested() noexcept {
     const Slot* slot = this_slot();
@@ -290,6 +281,15 @@ class EpochDomain {
   const Gate<P>& gate() const noexcept { return gate_; }
 
  private:
+  // A batch that was committed is finished, whatever has failed, but it also waits for the brake.
+  bool pace_batch(Slot* slot) noexcept {
+    while (slot->depth == 1 && gate_.slows_batch()) {
+      unpin(slot);
+      gate_.wait_for_brake();
+      (void)pin<true>();
+    }
+    return true;
+  }
   static constexpr std::uint64_t kPinned = 1;
   static constexpr std::uint64_t kMutating = 2;
   static constexpr unsigned kPinBits = 2;

@@ -17,7 +17,8 @@
 //   into the slot (release): the holder sees all that the mutation did.
 // BRAKE   The owner of the pool can slow mutations down, or refuse them (Brake). While the brake is
 //   on, a mutation asks it before it goes on, and waits as at a closed gate. Nothing depends on
-//   when a thread sees that the brake was put on.
+//   when a thread sees that the brake was put on. The mutations of a batch, whose thread has closed
+//   the gate, wait for the brake, too, but it cannot refuse them.
 // NOT GATED  Steps of background work, and reclamation: they change no entry. compact(), and making
 //   and dropping maps: Pool excludes them by a latch. rollback() beyond its first step: no other
 //   operation may be in flight.
@@ -87,9 +88,7 @@ class Gate {
     return word == 0 || (word == kBraked && brake_->lets());
   }
   // For a mutation of the batch that holds the gate: whether the brake makes it wait.
-  bool slows_batch() const noexcept {
-    return braked() && brake_->refusal().ok() && !brake_->lets();
-  }
+  bool slows_batch() const noexcept { return braked() && refusal().ok() && !brake_->lets(); }
   void wait_for_brake() noexcept { brake_->wait(); }
   // From the first time that the gate was closed to a mutation, until it has passed.
   class [[nodiscard]] Waiting {

@@ -15,7 +15,8 @@ struct Race {
   SubjectFactory subjects;
   std::vector<Op> setup;
   std::vector<std::vector<Op>> threads;
-  std::uint32_t thin = 24;  // fast tests run one in this many schedules with two preemptions
+  // Fast tests run no more than one in so many schedules with two preemptions.
+  std::uint32_t thin = 24;
   EnumerationLimits limits = {.product = 32, .random = 4, .sampled = 12};
   // What a race of two threads is about: a crash must cross each of these sites.
   std::set<std::string> reaches = {};

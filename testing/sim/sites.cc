@@ -9,8 +9,8 @@ namespace perdure::testing {
 namespace {
 
 // Built on first use, because registrars of other translation units may run before this one's
-// initialisers, and never destroyed, because their objects are used until the program ends. Sites of
-// a FileSystem register when a thread reaches them.
+// initialisers, and never destroyed, because their objects are used until the program ends. Sites
+// of a FileSystem register when a thread reaches them.
 struct Registry {
   std::mutex latch;
   std::vector<SiteInfo*> sites;
