@@ -287,9 +287,9 @@ DiskReport explore() {
           acknowledged = backup.head().last.epoch;
           owner->cut();
         }
-        must(files.sync_folder(".",
-                               kNoSite));  // before it what the last addition has left is judged
-        owner.reset();                     // before its files go
+        // Before it what the last addition has left is judged.
+        must(files.sync_folder(".", kNoSite));
+        owner.reset();  // before its files go
       },
       [&](SimFileSystem& image) -> std::string {
         if (owner == nullptr || owner->at().size() < 5) return {};
