@@ -30,9 +30,14 @@ if(PROJECT_IS_TOP_LEVEL)
     find_program(PERDURE_CCACHE ccache)
   endif()
   if(PERDURE_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
-    # ccache caches units with precompiled headers only with these settings.
-    set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros
-        "${PERDURE_CCACHE}")
+    # ccache caches units with precompiled headers only with this sloppiness. DEPEND: it compares
+    # the files that a unit includes. Without it, it compares their text after preprocessing, and
+    # returns a precompiled header from before a change of a comment; g++ then reads that file a
+    # second time, in spite of its #pragma once. The namespace leaves such results of earlier
+    # commits behind.
+    set(CMAKE_CXX_COMPILER_LAUNCHER
+        env CCACHE_NAMESPACE=perdure CCACHE_DEPEND=1
+        CCACHE_SLOPPINESS=pch_defines,time_macros "${PERDURE_CCACHE}")
   endif()
 endif()
 
