@@ -175,6 +175,12 @@ Status Buffered::look(std::string_view path, const BufferedOptions& options) noe
     if (!base) return std::move(base.error());
     *file = *base;
   }
+  auto own = files_.facts(base_);
+  auto folded = files_.facts(fold_base_);
+  if (!own || !folded) return std::move(own ? folded.error() : own.error());
+  if (own->inode != folded->inode || own->device != folded->device) {
+    return Status::format(StatusCode::busy, "another file took its name meanwhile; try again");
+  }
   files_.resemble(base_);
   Status held = files_.hold(folder_.c_str(), true);
   if (!held.ok() && held != StatusCode::not_found) return held;

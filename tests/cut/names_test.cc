@@ -7,9 +7,12 @@
 #include <cstdio>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "platform/file_system.h"
 #include "pool/pool_impl.h"
+#include "testing/disk/forwarding_files.h"
 #include "tests/support/buffered_files.h"
 
 namespace perdure::test {
@@ -100,6 +103,40 @@ TEST_F(Names, AFileThatIsNoPoolAtThePathStaysAsItIs) {
   must(pool.close());
   EXPECT_TRUE(read_bytes(path()) == std::string(100'000, 'x'));
   EXPECT_EQ(value_in("old", 2), 2U);
+}
+
+// At the second open of the base, which folds use.
+class ExchangingFiles final : public disk::ForwardingFiles {
+ public:
+  ExchangingFiles(FileSystem& files, std::string path, std::string other)
+      : ForwardingFiles(files), path_(std::move(path)), other_(std::move(other)) {}
+  Expected<File> open(std::string_view path, Open how) noexcept override {
+    if (path == path_ && ++opens_ == 2) {
+      require(::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, other_.c_str(), RENAME_EXCHANGE) == 0,
+              "renameat2");
+    }
+    return files_.open(path, how);
+  }
+
+ private:
+  const std::string path_, other_;
+  int opens_ = 0;
+};
+
+TEST_F(Names, AFileThatTakesTheNameWithinAnOpenGetsNoPages) {
+  make_pool("pool", 1);
+  make_pool("other", 2);
+  const std::string other = read_bytes(path("other"));
+  RealFileSystem real;
+  ExchangingFiles files(real, fs::canonical(path()), fs::canonical(path("other")));
+  {
+    auto pool = detail::PoolImpl::open_in(files, path(), telling());
+    EXPECT_EQ(code_of(pool), StatusCode::busy);
+    if (pool) must(later(*pool).put(1, 3));
+  }
+  EXPECT_TRUE(read_bytes(path()) == other);
+  EXPECT_EQ(value_in("pool"), 2U);
+  EXPECT_EQ(value_in("other"), 1U);
 }
 
 TEST_F(Names, TheFolderCanBeMovedWhileThePoolIsOpen) {
