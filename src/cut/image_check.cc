@@ -83,7 +83,7 @@ class ImageCheck {
       if (!is_shown(at)) continue;
       unsigned char resident[kPiece / kPage];
       const std::uint64_t n = std::min(kPiece, size - at);
-      if (::mincore(file.base() + at, n, resident) != 0) return cannot_be_written();
+      if (::mincore(file.base() + at, n, resident) != 0) return cannot_be_read();
       const auto has = [&](std::uint64_t i) {
         const std::byte* const page = file.base() + at + i * kPage;
         return (resident[i] & 1) != 0 && (!holes.has(at + i * kPage) || !is_zero(page));
@@ -94,7 +94,7 @@ class ImageCheck {
         if (i == first) {
           ++i;
         } else if (!write_again(file.base() + at + first * kPage, (i - first) * kPage)) {
-          return cannot_be_written();
+          return cannot_be_written(file.base() + at + first * kPage, (i - first) * kPage);
         }
       }
     }
@@ -108,9 +108,15 @@ class ImageCheck {
     }
     return true;
   }
-  static Status cannot_be_written() noexcept {
-    return Status::format(StatusCode::corruption, "it cannot be read or written: %s",
-                          std::strerror(errno));
+  static Status cannot_be_read() noexcept {
+    return Status::format(StatusCode::corruption, "it cannot be read: %s", std::strerror(errno));
+  }
+  // Such as btrfs without space. Nothing of the image is wrong.
+  static Status cannot_be_written(std::byte* begin, std::uint64_t n) noexcept {
+    if (::madvise(begin, n, MADV_POPULATE_READ) != 0) return cannot_be_read();
+    return Status::format(StatusCode::io,
+                          "it can be read, but not changed: its disk is full or has failed; see to "
+                          "the disk, and try again");
   }
   static bool is_zero(const std::byte* page) noexcept {
     return page[0] == std::byte{0} && std::memcmp(page, page + 1, kPage - 1) == 0;

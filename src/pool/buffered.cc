@@ -325,6 +325,10 @@ Status Buffered::begin(const Opening& opening, layout::Header header, int copy,
   return s;
 }
 
+Status Buffered::blame_image(Status why) const noexcept {
+  return inherited_ ? missing(live_path_.c_str(), why) : std::move(why);
+}
+
 Status Buffered::set_verified() noexcept {
   if (mark().live.unverified == 0) return {};
   layout::LivePlace place = mark().live;
@@ -428,7 +432,8 @@ Status Buffered::replay_into_live(LogReader& reader, std::uint64_t& lines) noexc
 }
 
 // After a power failure, or without the live image.
-Status Buffered::restore(const Opening& opening) noexcept {
+// `gives_up`: an image of this boot.
+Status Buffered::restore(const Opening& opening, bool gives_up) noexcept {
   const bool copied = !of_this_file(mark(), opening.identity);
   if (copied && !opening.accept_loss) return is_a_copy();
   const std::uint64_t began = RealPlatform::now_ns();
@@ -441,6 +446,9 @@ Status Buffered::restore(const Opening& opening) noexcept {
                           "the file was truncated: %llu bytes, its log says %llu; restore a copy",
                           static_cast<unsigned long long>(*bytes),
                           static_cast<unsigned long long>(mark().folded_bytes));
+  }
+  if (gives_up) {
+    if (Status s = give_up_image(); !s.ok()) return s;
   }
   layout::BaseMark next = mark();
   next.live = place(opening, mark().live.max_bytes);
@@ -532,7 +540,8 @@ Status Buffered::go_on(const Opening& opening) noexcept {
                                                 "cannot be ruled out"));
   }
   bool told = false;  // the last owner has seen the failure, and acknowledged nothing any more
-  Status s = go_on_with_image(opening, path.c_str(), told);
+  Status s = opening.ignores_image ? Status(StatusCode::live_missing)
+                                   : go_on_with_image(opening, path.c_str(), told);
   const bool refused = s == StatusCode::live_missing || s == StatusCode::untrusted;
   if (!refused) return s;
   const bool here = in_this_boot(mark(), opening.identity);

@@ -40,6 +40,7 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
     const layout::Identity& identity;  // of the base
     const FileStorage& base;
     bool accept_loss = false;  // of what the last durable cut does not have
+    bool ignores_image = false;
   };
 
   // `image` gets the live image, which is in a real folder in any case. All must stay valid.
@@ -75,6 +76,9 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   // exists (another log); and those of files.
   Status go_on(const Opening& opening) noexcept;
 
+  // Recovery has found damage. If an image that a process has left is used, it is taken for the
+  // cause, because the check compares only what is not dirty. Returns what the open must return.
+  Status blame_image(Status why) const noexcept;
   // A check has passed, or none was needed: from now on the log vouches for the content.
   Status set_verified() noexcept;
   // Waits while mutations shall wait. The caller is in no guard.
@@ -153,7 +157,7 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   Status open_image(std::string_view path, const FileStorage& like) noexcept;
   Status inherit(std::string_view path, const Opening& opening) noexcept;
   Status inherit_without_log(LogReader& reader, const Status& why, const Opening& opening) noexcept;
-  Status restore(const Opening& opening) noexcept;
+  Status restore(const Opening& opening, bool gives_up) noexcept;
   Status give_up_image() noexcept;
   Status go_on_with_image(const Opening& opening, std::string_view path, bool& told) noexcept;
   Boot compare(const layout::LiveHead& head) const noexcept;

@@ -93,8 +93,8 @@ Status open_pool(PoolCore<P>& core, const OpenRequest& request, OpenReport& repo
   if (Status s = core.complete(whole); !s.ok()) return s;
   if (Status s = maps.complete(); !s.ok()) return s;
   if (Status s = replay_batch(core, maps, whole); !s.ok()) {
-    if (s != StatusCode::corruption || !request.allow_damage) return s;
-    report.batch_damaged = true;
+    report.batch_damaged = s == StatusCode::corruption;
+    if (!report.batch_damaged || !request.allow_damage) return s;
   }
   if (Status s = maps.accept(report); !s.ok()) return s;
   if (!request.serve) return {};

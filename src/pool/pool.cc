@@ -19,10 +19,22 @@ Pool& Pool::operator=(Pool&&) noexcept = default;
 Pool::~Pool() = default;
 
 Expected<Pool> Pool::open(std::string_view path, const PoolOptions& options) {
-  std::unique_ptr<detail::PoolImpl> impl(new (std::nothrow) detail::PoolImpl);
+  return detail::PoolImpl::open_as(path, options, false);
+}
+
+// An open that accepts a loss finds no live image missing, but one that it must ignore.
+Expected<Pool> detail::PoolImpl::open_as(std::string_view path, const PoolOptions& options,
+                                         bool ignores_image) {
+  std::unique_ptr<PoolImpl> impl(new (std::nothrow) PoolImpl);
   if (impl == nullptr) return fail(StatusCode::out_of_memory);
-  if (Status s = impl->open(path, options); !s.ok()) return fail(std::move(s));
-  return Pool(std::move(impl));
+  impl->ignores_image_ = ignores_image;
+  Status s = impl->open(path, options);
+  if (s.ok()) return Pool(std::move(impl));
+  const bool again = s == StatusCode::live_missing && options.accept_untrusted && !ignores_image &&
+                     options.mode != OpenMode::read_only;
+  if (!again) return fail(std::move(s));
+  impl.reset();
+  return open_as(path, options, true);
 }
 
 Expected<Pool> detail::PoolImpl::open_in(FileSystem& files, std::string_view path,

@@ -257,7 +257,8 @@ Status PoolImpl::open_left(const PoolOptions& options, const layout::BaseMark& m
     if (Status s = look_at_base(options); !s.ok()) return s;
   }
   base_.take(storage_);
-  Status s = buffered_->go_on({options.buffered, identity_, base_, options.accept_untrusted});
+  Status s = buffered_->go_on(
+      {options.buffered, identity_, base_, options.accept_untrusted, ignores_image_});
   logged_ = buffered_->mark().live.unverified == 0;
   return s;
 }
@@ -424,7 +425,10 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
       buffered_->undo();
     }
     // Lost pages read as zeros: no error that these have caused counts.
-    return platform_.lost() ? platform_.failure() : wrap(std::move(s));
+    if (platform_.lost()) return platform_.failure();
+    // What an unfinished batch needs may be missing for other reasons.
+    const bool damaged = s == StatusCode::corruption && !report_.batch_damaged;
+    return wrap(damaged && buffered_ ? buffered_->blame_image(std::move(s)) : std::move(s));
   }
   if (buffered_) buffered_->start(options.background_threads != 0);
   open_ = true;

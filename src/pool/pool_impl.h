@@ -26,6 +26,8 @@ class PoolImpl final : private PoolMaps {
   static PoolImpl& of(Pool& pool) noexcept { return *pool.impl_; }
 
   PoolImpl() noexcept : core_(platform_, storage_) {}
+  static Expected<Pool> open_as(std::string_view path, const PoolOptions& options,
+                                bool ignores_image);
   // For tests: a `buffered` pool whose base and log are in a simulated file system.
   static Expected<Pool> open_in(FileSystem& files, std::string_view path,
                                 const PoolOptions& options);
@@ -184,6 +186,7 @@ class PoolImpl final : private PoolMaps {
   bool open_ = false;
   bool logged_ = false;   // the log of a `buffered` pool vouches for the content
   bool began_ = false;    // this open has begun that log
+  bool ignores_image_ = false;
   bool resizes_ = false;  // no map will be opened
   Status closed_;         // what close() has returned
   bool allow_damage_ = false;

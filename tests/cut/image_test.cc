@@ -3,10 +3,12 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "format/header.h"
 #include "platform/boot_evidence.h"
 #include "tests/cut/left_image.h"
 #include "tests/support/inject.h"
@@ -353,6 +355,61 @@ TEST_F(Images, AnImageThatAnotherProcessFoundDoubtfulIsRefused) {
     }
     expect_refused("told once", read_image(path("pool-live")));
   }
+}
+
+// The check makes its pages dirty. On a full disk that may fail, and says nothing of the image.
+TEST_F(Images, AnImageThatCannotBeChangedIsKept) {
+  make_closed();
+  leave(two_syncs);
+  std::uint64_t told = 0;
+  std::uint64_t fired = 1;
+  for (std::uint64_t call = 1; fired != 0 && !HasFailure(); ++call) {
+    SCOPED_TRACE(call);
+    put_back();
+    {
+      const Failing fails(Fault::madvise, call, false);
+      const StatusCode code = refused(accepting());
+      EXPECT_TRUE(code == StatusCode::ok || code == StatusCode::io) << message_;
+      told += code == StatusCode::io ? 1 : 0;
+      fired = faults_fired();
+    }
+    EXPECT_EQ(wrong_after_open(content_), "");
+  }
+  EXPECT_GT(told, 0U);
+}
+
+// What is dirty cannot be compared with anything. Here it is the table of extents. An engine that
+// restarts at once reads it later.
+TEST_F(Images, AnImageThatRecoveryFindsDamagedIsRefused) {
+  make_closed();
+  leave(grown);
+  layout::Header header;
+  must(read_header(reinterpret_cast<const std::byte*>(image_.image.data()), image_.image.size(),
+                   header));
+  const std::vector<bool> dirty = image_.dirty_lines(kMaxBytes);
+  std::uint64_t found = 0;
+  for (std::uint64_t line = header.table_offset / kLine; line * kLine < header.table_offset + kPage;
+       ++line) {
+    if (!dirty[line]) continue;
+    SCOPED_TRACE(line);
+    ImageFiles damaged = image_;
+    std::memset(damaged.image.data() + line * kLine, 0x5A, kLine);
+    put_back();
+    write_image(damaged);
+    if (refused(by_hand()) == StatusCode::ok) continue;
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      EXPECT_EQ(refused(by_hand()), StatusCode::live_missing) << message_;
+      EXPECT_NE(message_.find("damaged"), std::string::npos) << message_;
+    }
+    EXPECT_EQ(wrong_after_open(synced_, accepting()), "");
+    EXPECT_EQ(images_aside(), 2U);
+    put_back();
+    write_image(damaged);
+    EXPECT_EQ(wrong_after_open(synced_, accepting()), "") << "at once";
+    ++found;
+  }
+  const Engine engine = chosen_engine().engine;
+  EXPECT_TRUE(found > 0 || engine == Engine::clevel || engine == Engine::as);
 }
 
 // Its owner acknowledged nothing after it had seen the failure.
