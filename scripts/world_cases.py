@@ -121,6 +121,42 @@ def kill_and_lost(way, told):
     return case
 
 
+# --- a file system without space -----------------------------------------------------------------
+
+def full_file_system(world, disk):
+    """A killed pool is opened, used and removed where no block is free."""
+    owner = begin(world, disk)
+    owner.must("put", "b", KEYS)
+    owner.must("sync")
+    owner.must("put", "late", KEYS)
+    owner.kill()
+    fill = world_disks.use_up(disk.root)
+    after = world.owner(owner.path, "sigbus")
+    replies = {"open": after.opened}
+    if after.opened.code == "ok":
+        replies |= {call: after.do(call, *rest) for call, *rest in
+                    (("put", "more", 50 * KEYS), ("sync",), ("has", "a", KEYS), ("check",))}
+    after.kill()
+    again = world.owner(owner.path, "sigbus")
+    replies["open again"] = again.opened
+    again.kill()
+    said = ", ".join(f"{call}: {reply.code}" for call, reply in replies.items())
+    wrong = ("SIG", "exit", "live_missing", "untrusted", "corruption")
+    if any(reply.code.startswith(wrong) for reply in replies.values()):
+        raise Wrong(said)
+    fill.unlink()
+    how = world.must_find(owner.path, "ab", ("late",))
+    owner = world.opened(owner.path)
+    owner.must("put", "more", KEYS)
+    owner.kill()
+    world_disks.use_up(disk.root)
+    removed = world.cli("remove", owner.path)
+    left = [name for name in os.listdir(disk.root) if name.startswith("pool")]
+    if removed.returncode != 0 or left:
+        raise Wrong(f"remove: status {removed.returncode}, left: {left}; {removed.stderr.decode()}")
+    return f"{said}; {how}; removed"
+
+
 # --- a disk that goes away -----------------------------------------------------------------------
 
 def disk_goes_away(leave, killed):
@@ -440,6 +476,7 @@ def of_lost_pages(way, room):
 CASES = (
     *of_lost_pages("full", THIN),
     *of_lost_pages("errors", ENOUGH),
+    ("full", full_file_system, ALL, ENOUGH),
     ("disk-gone", disk_goes_away("errors", killed=False), ALL, ENOUGH),
     ("disk-gone-kill", disk_goes_away("errors", killed=True), ALL, ENOUGH),
     ("shutdown", disk_goes_away("shutdown", killed=False), ALL, ENOUGH),

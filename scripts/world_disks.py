@@ -169,6 +169,19 @@ class Disk:
         (self.below / "fill").unlink()
 
 
+def use_up(file_system):
+    """Writes a file there until no block is left. Returns its path."""
+    path = pathlib.Path(file_system) / "fill"
+    with open(path, "wb", buffering=0) as file:
+        for size in (1 << 20, 4096):
+            try:
+                while file.write(bytes(size)) == size:
+                    os.fdatasync(file)
+            except OSError:
+                pass
+    return path
+
+
 def returns_error(file):
     try:
         os.fsync(file)

@@ -117,9 +117,10 @@ struct PoolOptions {
   // Behaviour.
   OpenMode mode = OpenMode::open_or_create;
   // Installs one handler of SIGBUS for the process; it passes other SIGBUS signals on. If another
-  // process cuts the file short, or its medium fails, the pool becomes `poisoned`: every call
-  // returns an error, and a callback of a call that fails may have seen zeros. Without the handler
-  // the kernel ends the process. Best effort: at most 256 pools at a time.
+  // process cuts the file short, or its medium fails, the pool becomes `poisoned`: every call, also
+  // the open, returns an error, and a callback of a call that fails may have seen zeros. Without
+  // the handler the kernel ends the process. Best effort: at most 256 mappings at a time. A
+  // `buffered` pool has three, others have one.
   bool handle_sigbus = false;
   // Has an effect only with OpenMode::read_only. Opens a pool that is damaged: check() reports the
   // damage and stats() what can be read. Damaged maps return `corruption`.

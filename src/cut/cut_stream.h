@@ -467,8 +467,8 @@ bool CutStream<P>::rest_with_latch() noexcept {
   if (failed() || !dirty_.empty() || !log_.empty()) return false;
   durable_at_.store(now, std::memory_order_relaxed);
   due_.store(now + shape_.interval_ns, std::memory_order_relaxed);
-  Status s = watch_.verify_copy();
   watch_.on_writing(log_.next_end());
+  Status s = watch_.verify_copy();
   if (s.ok()) s = log_.confirm(unix_ns);
   if (s.ok()) {
     watch_.on_durable(log_.durable(), unix_ns);

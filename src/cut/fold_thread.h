@@ -24,7 +24,8 @@ namespace perdure {
 
 class FoldWatch {
  public:
-  virtual void on_folding(std::uint64_t epoch) noexcept = 0;
+  // Before the base is changed. An error: it must not be.
+  virtual Status on_folding(std::uint64_t epoch) noexcept = 0;
   virtual void on_folded(std::uint64_t epoch) noexcept = 0;
   virtual Expected<bool> copy_page(std::uint64_t page, std::byte* to) noexcept = 0;  // PageContent
 
@@ -149,8 +150,7 @@ Status FoldThread<P>::begin() noexcept {
     if (log_.durable().epoch == log_.marks().mark().folded) return Status(StatusCode::not_found);
     if (!log_.empty()) return Status(StatusCode::busy);
     Status s = folding_.begin();
-    if (s.ok()) watch_.on_folding(folding_.end_epoch());
-    return s;
+    return s.ok() ? watch_.on_folding(folding_.end_epoch()) : std::move(s);
   });
 }
 
@@ -268,7 +268,7 @@ template <class P>
 bool FoldThread<P>::make_space() noexcept {
   LatchGuard guard(base_latch_);
   const std::uint64_t epoch = log_.durable().epoch;
-  watch_.on_folding(epoch);
+  if (!watch_.on_folding(epoch).ok()) return false;
   const auto done = log_.fold_durable();
   if (!done || !*done) return false;
   spaces_.fetch_add(1, std::memory_order_relaxed);  // before the release of set_folded()

@@ -112,10 +112,11 @@ void LiveChunks::attach(RealPlatform& platform) noexcept {
   // The next store of each thread finds the pool poisoned.
   platform.on_lost_pages([](void* chunks) { static_cast<LiveChunks*>(chunks)->set_none_ready(); },
                          this);
+  if (platform.poisoned()) set_none_ready();
 }
 
 void LiveChunks::close() noexcept {
-  if (start_ != nullptr) ::munmap(std::exchange(start_, nullptr), kStart);
+  if (start_ != nullptr) image_.unmap_start(std::exchange(start_, nullptr), kStart);
   if (base_ >= 0) ::close(std::exchange(base_, -1));
 }
 

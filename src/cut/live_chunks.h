@@ -114,8 +114,7 @@ class LiveChunks final : public FirstStores<RealPlatform> {
   bool is_live(std::uint64_t offset) const noexcept { return is_ready(part_of(offset)); }
   // Which a chunk that cannot be made live poisons. It must stay valid.
   void attach(RealPlatform& platform) noexcept;
-  const std::byte* start() const noexcept { return start_; }  // kStart bytes
-  static constexpr std::uint64_t kStart = 2 * kPage;
+  static constexpr std::uint64_t kStart = 2 * kPage;  // of the image, mapped once more
 
   layout::LiveHead& head() const noexcept {
     return *reinterpret_cast<layout::LiveHead*>(start_ + layout::kMarkOffset);

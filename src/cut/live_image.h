@@ -73,6 +73,9 @@ class LiveImage final : private GrowthWatch {
                  const FileStorage& like) noexcept;
   // Is asked, too, before the image grows, or a part of it gets space again.
   void watch_growth(GrowthWatch& other) noexcept { other_ = &other; }
+  // Whether pages of one of the files could not be read or stored to, so that the mapping has zeros
+  // of this process instead (FileStorage::report_lost_pages()).
+  bool has_lost_pages() const noexcept { return image_.has_lost_pages() || file_.has_lost_pages(); }
   // Whether a write-back of one of the files has failed (live.V4). Then the head gets `flag`. One
   // thread at a time.
   bool has_lost(std::uint64_t flag) noexcept;

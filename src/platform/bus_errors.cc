@@ -1,5 +1,6 @@
 #include "platform/bus_errors.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 
@@ -59,12 +60,23 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
 // Requires the latch.
 bool install() noexcept {
   if (installed) return true;
+  // No thread of a child of fork could release the latch.
+  static const int once = pthread_atfork(nullptr, nullptr, [] { latch.unlock(); });
+  (void)once;
   struct sigaction action{};
   action.sa_sigaction = on_bus_error;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   installed = sigaction(SIGBUS, nullptr, &before) == 0 && sigaction(SIGBUS, &action, nullptr) == 0;
   return installed;
+}
+
+template <class F>
+void forget(F&& is_meant) noexcept {
+  LatchGuard guard(latch);
+  for (Mapping& mapping : mappings) {
+    if (is_meant(mapping)) mapping.state.store(nullptr, std::memory_order_release);
+  }
 }
 
 }  // namespace
@@ -83,13 +95,16 @@ bool watch_bus_errors(const void* base, std::size_t bytes, MappingState& state) 
   return false;
 }
 
-void ignore_bus_errors(const MappingState& state) noexcept {
-  LatchGuard guard(latch);
-  for (Mapping& mapping : mappings) {
-    if (mapping.state.load(std::memory_order_relaxed) == &state) {
-      mapping.state.store(nullptr, std::memory_order_release);
-    }
-  }
+void ignore_bus_errors(const void* base) noexcept {
+  forget([base](const Mapping& mapping) {
+    return mapping.begin.load(std::memory_order_relaxed) == reinterpret_cast<std::uintptr_t>(base);
+  });
+}
+
+void ignore_bus_errors_of(const MappingState& state) noexcept {
+  forget([&state](const Mapping& mapping) {
+    return mapping.state.load(std::memory_order_relaxed) == &state;
+  });
 }
 
 }  // namespace perdure

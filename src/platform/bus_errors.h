@@ -30,7 +30,9 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 // too many mappings (kMaxBusMappings), or if the system refuses.
 inline constexpr std::size_t kMaxBusMappings = 256;
 bool watch_bus_errors(const void* base, std::size_t bytes, MappingState& state) noexcept;
-// Unregisters the mapping. Call it after the last use and before munmap. Idempotent.
-void ignore_bus_errors(const MappingState& state) noexcept;
+// Unregisters the mapping that begins at `base`, or all that have the state. Call it after the last
+// use and before munmap. Idempotent.
+void ignore_bus_errors(const void* base) noexcept;
+void ignore_bus_errors_of(const MappingState& state) noexcept;
 
 }  // namespace perdure

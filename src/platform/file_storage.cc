@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -104,7 +106,9 @@ bool read_boot_id(std::uint8_t (&id)[16]) noexcept {
 FileStorage::~FileStorage() { close(); }
 
 void FileStorage::unmap() noexcept {
-  if (base_ != nullptr) munmap(base_, capacity_);
+  if (base_ == nullptr) return;
+  ignore_bus_errors(base_);
+  munmap(base_, capacity_);
   base_ = nullptr;
 }
 
@@ -167,7 +171,11 @@ Status FileStorage::create(std::string_view path, unsigned permissions) noexcept
   for (int attempt = 0; attempt < 2; ++attempt) {
     const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
     const int fd = above_streams(::openat(folder(), new_path_.c_str(), flags, permissions));
-    if (fd >= 0) return adopt(fd, Access::owner);
+    if (fd >= 0) {
+      Status s = adopt(fd, Access::owner);
+      if (s.ok() && !synced_) overwrite_in_place();
+      return s;
+    }
     // ENOENT is also what /proc and others return that take no new files.
     if (errno == ENOENT && !has_folder(path_.c_str())) {
       return Status::format(StatusCode::not_found,
@@ -188,6 +196,15 @@ Status FileStorage::create(std::string_view path, unsigned permissions) noexcept
     }
   }
   return cannot_create();
+}
+
+// btrfs writes what is changed to another place. On a full disk there is none, and a store raises
+// SIGBUS, also where the file has its space.
+void FileStorage::overwrite_in_place() const noexcept {
+  int flags = 0;
+  if (::ioctl(fd_, FS_IOC_GETFLAGS, &flags) != 0) return;
+  flags |= FS_NOCOW_FL;
+  (void)::ioctl(fd_, FS_IOC_SETFLAGS, &flags);  // others refuse, and need it not
 }
 
 Status FileStorage::publish() noexcept {
@@ -367,6 +384,10 @@ Status FileStorage::reserve(std::uint64_t offset, std::uint64_t n) noexcept {
   return space ? full("no space left") : system_error(StatusCode::io, "cannot reserve space");
 }
 
+void FileStorage::report_lost_pages_of(const void* begin, std::uint64_t bytes) noexcept {
+  if (lost_pages_ != nullptr) (void)watch_bus_errors(begin, bytes, *lost_pages_);
+}
+
 Status FileStorage::map(std::uint64_t capacity) noexcept { return map_file(fd_, capacity); }
 
 Status FileStorage::map_memory(std::uint64_t capacity) noexcept {
@@ -413,6 +434,7 @@ Status FileStorage::map_file(int fd, std::uint64_t capacity) noexcept {
   capacity_ = capacity;
   // A child of fork must not write to its parent's pool: without the mapping it cannot.
   madvise(base_, capacity_, MADV_DONTFORK);
+  report_lost_pages_of(base_, capacity_);
   if (interleaves_) {
     place_pages();
   } else if (medium_.medium == Medium::volatile_ram && interleaved(base_)) {
@@ -488,7 +510,13 @@ std::byte* FileStorage::map_start(std::uint64_t bytes) noexcept {
   void* start = mmap(nullptr, bytes, protection, MAP_SHARED, fd_, 0);
   if (start == MAP_FAILED) return nullptr;
   madvise(start, bytes, MADV_DONTFORK);
+  report_lost_pages_of(start, bytes);
   return static_cast<std::byte*>(start);
+}
+
+void FileStorage::unmap_start(std::byte* start, std::uint64_t bytes) noexcept {
+  ignore_bus_errors(start);
+  munmap(start, bytes);
 }
 
 void FileStorage::place_pages() noexcept {

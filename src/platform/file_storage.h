@@ -7,6 +7,7 @@
 
 #include "perdure/stats.h"
 #include "perdure/status.h"
+#include "platform/bus_errors.h"
 #include "platform/identity.h"
 #include "platform/real_platform.h"
 #include "platform/storage.h"
@@ -63,6 +64,13 @@ class FileStorage final : public Storage {
   void interleave() noexcept { interleaves_ = true; }
   // Before map(): the file need not survive a power failure. sync() does nothing.
   void keep_until_power_failure() noexcept { synced_ = false; }
+  // Before map(): SIGBUS in what is mapped is reported there (bus_errors.h), not the end of the
+  // process, if the system lets. `state` must stay valid.
+  void report_lost_pages(MappingState& state) noexcept { lost_pages_ = &state; }
+  bool has_lost_pages() const noexcept {
+    machine::loads_before();  // what was read before may be of a page that was lost
+    return lost_pages_ != nullptr && lost_pages_->lost.load(std::memory_order_relaxed);
+  }
   // It must stay valid. One call at a time.
   void watch_growth(GrowthWatch& watch) noexcept { watch_ = &watch; }
   // Maps `capacity` bytes of address space over the file.
@@ -104,6 +112,7 @@ class FileStorage final : public Storage {
   Status keep_private(int other, std::uint64_t from, std::uint64_t to) noexcept;
   // Maps the first bytes of the file once more, for stores that are always shared. Null: refused.
   std::byte* map_start(std::uint64_t bytes) noexcept;
+  void unmap_start(std::byte* start, std::uint64_t bytes) noexcept;
   int descriptor() const noexcept { return fd_; }
 
   std::byte* base() const noexcept override { return base_; }
@@ -154,6 +163,8 @@ class FileStorage final : public Storage {
   Status map_file(int fd, std::uint64_t capacity) noexcept;
   std::int64_t in_the_way(short lock) const noexcept;
   void detect_medium() noexcept;
+  void overwrite_in_place() const noexcept;
+  void report_lost_pages_of(const void* begin, std::uint64_t bytes) noexcept;
   void place_pages() noexcept;
   void make_huge(std::uint64_t from, std::uint64_t to) noexcept;
   bool collapse(std::uint64_t from, std::uint64_t to) noexcept;
@@ -179,6 +190,7 @@ class FileStorage final : public Storage {
   bool synced_ = true;      // sync() syncs
   bool lost_ = false;       // lost_writes()
   bool in_memory_ = false;  // map_memory()
+  MappingState* lost_pages_ = nullptr;
   GrowthWatch* watch_ = nullptr;
   std::uint32_t nodes_ = 1;  // over which the file is interleaved
 };

@@ -147,9 +147,7 @@ void RealPlatform::mark_poisoned(const char* why) noexcept {
 const char* RealPlatform::tell_failure() const noexcept {
   const char* why = why_.load(std::memory_order_acquire);
   if (lost()) {
-    why =
-        "the file became shorter or its medium failed while it was mapped (SIGBUS); close "
-        "the pool, then restore a copy of the file, or run `perdure check` on it";
+    why = why_lost_;
   } else if (why == nullptr) {
     why =
         "a write-back failed or the file became shorter, and nothing is acknowledged any more; "
@@ -221,7 +219,7 @@ void RealPlatform::enter_page_pools() noexcept {
 }
 
 void RealPlatform::leave_mapping() noexcept {
-  ignore_bus_errors(state_);
+  ignore_bus_errors_of(state_);
   if (id_ == 0) return;
   const LatchGuard guard(page_pools.latch);
   RealPlatform** link = &page_pools.first;

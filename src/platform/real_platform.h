@@ -128,11 +128,11 @@ class RealPlatform {
   // The log gets one message when the pool is poisoned; it must stay valid. The handler of SIGBUS
   // does not log: the first call that finds the pool poisoned does.
   void set_log(const Log& log) noexcept { log_ = &log; }
-  // From now on, until leave_mapping() or the end of this object, SIGBUS in the pool's mapping
-  // poisons the pool instead of ending the process. Returns false if the system refused.
-  bool handle_lost_pages(const void* base, std::size_t bytes) noexcept {
-    return watch_bus_errors(base, bytes, state_);
-  }
+  // SIGBUS in mappings that are registered with it (bus_errors.h) poisons the pool instead of
+  // ending the process, until leave_mapping() or the end of this object.
+  MappingState& mapping_state() noexcept { return state_; }
+  // The message of failure() after that; static. By default that of a pool that is its file alone.
+  void say_when_lost(const char* why) noexcept { why_lost_ = why; }
   // The handler calls it, too. Before the mapping is shared, and until leave_mapping().
   void on_lost_pages(void (*call)(void*), void* argument) noexcept {
     state_.argument = argument;
@@ -374,6 +374,9 @@ class RealPlatform {
   std::atomic<bool> why_taken_{false};
   char why_text_[256] = {};
   std::atomic<const char*> why_{nullptr};
+  const char* why_lost_ =
+      "the file became shorter or its medium failed while it was mapped (SIGBUS); close the pool, "
+      "then restore a copy of the file, or run `perdure check` on it";
   mutable std::atomic<bool> told_{false};  // the log has the message that the pool is poisoned
 };
 

@@ -303,6 +303,7 @@ Status Buffered::begin(const Opening& opening, layout::Header header, int copy,
   Status s = epochs_log_->read_marks();
   if (s.ok()) s = clear_old(mark, opening);
   if (s.ok()) s = make_live(mark, opening, *bytes, 0);
+  if (live_.has_lost_pages()) s = StatusCode::poisoned;
   if (s.ok()) s = live_.publish();
   if (!s.ok()) {
     live_.discard();
@@ -319,6 +320,7 @@ Status Buffered::begin(const Opening& opening, layout::Header header, int copy,
     header.incompatible |= layout::kBuffered;
     s = write_headers(header, copy);
   }
+  if (live_.has_lost_pages()) s = StatusCode::poisoned;
   // After an error the mark may be on the disk all the same: then the next open needs the image.
   if (s.ok()) s = epochs_log_->begin(mark.log_id, mark.live, header.file_bytes);
   if (s.ok()) live_.set_used();
@@ -357,6 +359,7 @@ Status Buffered::open_image(std::string_view path, const FileStorage& like) noex
     Status s = live_.inherit(path, mark(), *base, like);
     layout::Header header;
     if (s.ok()) s = read_header(live_.image().base(), live_.image().size(), header);
+    if (live_.has_lost_pages()) s = StatusCode::poisoned;
     if (s.ok()) return s;
     live_.close();
     if (s == StatusCode::not_found || s == StatusCode::corruption) return missing(path, s);
@@ -375,6 +378,7 @@ Status Buffered::inherit(std::string_view path, const Opening& opening) noexcept
   if (s == StatusCode::untrusted && reader.segments().empty())
     return inherit_without_log(reader, s, opening);
   if (s.ok()) s = verify_image(live_, reader, files_, base_);
+  if (live_.has_lost_pages()) s = StatusCode::poisoned;
   if (!s.ok()) {
     live_.close();
     return s == StatusCode::corruption ? missing(path, s) : std::move(s);
@@ -385,6 +389,7 @@ Status Buffered::inherit(std::string_view path, const Opening& opening) noexcept
   layout::LivePlace place = mark().live;
   place.mount_id = mount_of(mark());
   const bool moved = place.mount_id != mark().live.mount_id;
+  if (live_.has_lost_pages()) return StatusCode::poisoned;
   return epochs_log_->go_on(reader, live_.durable(), moved ? &place : nullptr);
 }
 
@@ -408,6 +413,7 @@ Status Buffered::inherit_without_log(LogReader& reader, const Status& why,
   live_.set_folded(mark().folded);
   live_.set_used();
   live_.begin_log_anew(folded, std::max(live_.durable().epoch, folded.epoch));
+  if (live_.has_lost_pages()) return StatusCode::poisoned;
   log_.say(LogLevel::warning, "its log is missing: a new one is begun from base and live image");
   return epochs_log_->go_on(reader, folded);
 }
@@ -461,6 +467,7 @@ Status Buffered::restore(const Opening& opening, bool gives_up) noexcept {
                 reader.end().epoch);
   std::uint64_t lines = 0;
   if (s.ok()) s = replay_into_live(reader, lines);
+  if (live_.has_lost_pages()) s = StatusCode::poisoned;
   if (s.ok()) s = live_.publish();
   if (!s.ok()) {
     live_.discard();
@@ -546,14 +553,11 @@ Status Buffered::go_on(const Opening& opening) noexcept {
   if (!refused) return s;
   const bool here = in_this_boot(mark(), opening.identity);
   if (here && !told && !opening.accept_loss) return s;
-  if (here && of_this_file(mark(), opening.identity)) {
-    if (Status given = give_up_image(); !given.ok()) return given;
-  }
   if (!here && !restarted_) {
     log_.say(LogLevel::warning,
              "is restored from its log, because a restart of the machine cannot be ruled out");
   }
-  return restore(opening);
+  return restore(opening, here && of_this_file(mark(), opening.identity));
 }
 
 // --- in use --------------------------------------------------------------------------------------

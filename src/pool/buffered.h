@@ -131,7 +131,10 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   bool make_space() noexcept override { return fold_thread_->make_space(); }
   bool begin_log_anew() noexcept override;
   // --- FoldWatch ---
-  void on_folding(std::uint64_t epoch) noexcept override { live_.set_folding(epoch); }
+  Status on_folding(std::uint64_t epoch) noexcept override {
+    live_.set_folding(epoch);
+    return verify_copy();
+  }
   void on_folded(std::uint64_t epoch) noexcept override { live_.set_folded(epoch); }
   Expected<bool> copy_page(std::uint64_t page, std::byte* to) noexcept override;
   Status verify_copy() noexcept override;

@@ -192,6 +192,13 @@ Status PoolImpl::look_at_base(const PoolOptions& options) {
     return Status::format(StatusCode::io, "cannot resolve its path: %s", std::strerror(errno));
   }
   buffered_.emplace(*files_, real_files_, storage_, log_);
+  if (options.handle_sigbus) {
+    buffered_->live().dirty_file().report_lost_pages(platform_.mapping_state());
+  }
+  platform_.say_when_lost(
+      "a part of it can no longer be read or changed in memory (SIGBUS): its disk is full or has "
+      "failed, or a file became shorter; nothing is acknowledged any more; close the pool, see to "
+      "the disk, and open it again");
   if (Status s = buffered_->look(path, options.buffered); !s.ok()) return s;
   if (files_ != &real_files_) return {};
   auto named = buffered_->facts();
@@ -329,9 +336,6 @@ Status PoolImpl::open_existing(const PoolOptions& options, std::uint64_t capacit
   if (base_.is_open()) {
     view_.emplace(storage_, ::fcntl(base_.descriptor(), F_DUPFD_CLOEXEC, 0));
     if (Status s = view_->go_on(); !s.ok()) return s;
-    if (options.handle_sigbus) {
-      (void)platform_.handle_lost_pages(view_->start(), LiveChunks::kStart);
-    }
   }
   const bool durable = !read_only_ && durability_ == Durability::power;
   return durable ? storage_.sync_name() : Status();
@@ -385,6 +389,7 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
                                options.background_threads, kMaxBackgroundThreads));
   }
   core_.background().set_threads(options.background_threads);
+  if (options.handle_sigbus) storage_.report_lost_pages(platform_.mapping_state());
   if (options.interleave) {
     interleaved_.begin();
     storage_.interleave();
@@ -393,16 +398,14 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
   if (Status s = open_file(options); !s.ok()) {
     if (created_) storage_.discard_new();  // before the lock goes
     storage_.close();
-    return wrap(std::move(s));
-  }
-  if (options.handle_sigbus) {
-    (void)platform_.handle_lost_pages(storage_.base(), storage_.capacity());
+    return platform_.lost() ? platform_.failure() : wrap(std::move(s));
   }
   owner_pid_ = getpid();
   if (buffered_) {
-    if (Status s = attach_buffered(options); !s.ok()) {
+    Status s = buffered_->attach(platform_, core_.epochs(), options.buffered);
+    if (!s.ok()) {
       if (began_) buffered_->undo();
-      return wrap(std::move(s));
+      return platform_.lost() ? platform_.failure() : wrap(std::move(s));
     }
   }
   const OpenRequest request{.identity = identity_,
@@ -451,15 +454,6 @@ Status PoolImpl::resize(std::string_view path, std::uint64_t max_size) {
   platform_.leave_mapping();
   storage_.close();
   return platform_.poisoned() ? platform_.failure() : wrap(std::move(s));
-}
-
-Status PoolImpl::attach_buffered(const PoolOptions& options) {
-  FileStorage& dirty = buffered_->live().dirty_file();
-  if (options.handle_sigbus) {
-    (void)platform_.handle_lost_pages(dirty.base(), dirty.capacity());
-    (void)platform_.handle_lost_pages(buffered_->live().chunks().start(), LiveChunks::kStart);
-  }
-  return buffered_->attach(platform_, core_.epochs(), options.buffered);
 }
 
 void PoolImpl::tell_opened() const {

@@ -111,7 +111,6 @@ class PoolImpl final : private PoolMaps {
   Status begin_buffered(const PoolOptions& options, const layout::Header& header, int copy);
   Status open_left(const PoolOptions& options, const layout::BaseMark& mark);
   Status read_left(const layout::BaseMark& mark);
-  Status attach_buffered(const PoolOptions& options);
   Status choose_durability(const PoolOptions& options, Durability last);
   // --- PoolMaps ---
   Status recover(const OpenReport& report, bool& whole) override;

@@ -1,6 +1,7 @@
 // perdure-world-owner: has a pool open and does what it is told (scripts/world.py).
 //
 //   perdure-world-owner FILE [engine=NAME] [durability=NAME] [create|existing|read-only]
+//                       [sigbus]
 //
 // Prints one line for the open, and one for each line that it reads: the name of a status code, and
 // numbers or the message. The text map `m` has the keys PREFIX00000000, PREFIX00000001 and so on:
@@ -133,7 +134,9 @@ bool take(const std::string& option, PoolOptions& pool, MapOptions& map) {
     pool.durability = value == "buffered" ? Durability::buffered : Durability::process;
     return value == "buffered" || value == "process";
   }
-  if (option == "create") {
+  if (option == "sigbus") {
+    pool.handle_sigbus = true;
+  } else if (option == "create") {
     pool.mode = OpenMode::create_new;
   } else if (option == "existing") {
     pool.mode = OpenMode::existing;

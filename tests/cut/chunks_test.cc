@@ -326,7 +326,7 @@ TEST_F(Chunks, AfterALostPageNoStoreReachesAFile) {
   RealPlatform platform;
   platform.name("a pool");
   chunks.attach(platform);
-  ASSERT_TRUE(platform.handle_lost_pages(image.base(), image.capacity()));
+  ASSERT_TRUE(watch_bus_errors(image.base(), image.capacity(), platform.mapping_state()));
   chunks.before(kPage);
   image.base()[kPage] = std::byte{'1'};
   const std::string before = read_bytes(path("image.creating"));

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "platform/file_storage.h"
 #include "tests/support/small_pool.h"
 
 namespace perdure::test {
@@ -236,6 +237,29 @@ TEST(BusErrorChain, ForeignAddressesGoToTheHandlerBefore) {
     _exit(0);
   });
   EXPECT_TRUE(end.ok()) << end;
+}
+
+// What lies at the place of a mapping that has ended is of another one.
+TEST(BusErrorChain, AMappingThatHasEndedIsForeign) {
+  const TempPath path;
+  const ChildEnd end = run_child([&] {
+    signal(SIGBUS, SIG_DFL);
+    MappingState state;
+    FileStorage file;
+    file.report_lost_pages(state);
+    require(file.create(path).ok() && file.map(kPage).ok(), "a file");
+    const volatile std::byte* const page = file.base();
+    require(*page == std::byte{0} && state.lost && file.has_lost_pages(), "the page is not lost");
+    file.unmap();
+    require(::mmap(const_cast<std::byte*>(page), kPage, PROT_READ, MAP_SHARED | MAP_FIXED,
+                   file.descriptor(), 0) == page,
+            "mmap");
+    file.discard_new();
+    (void)*page;
+    _exit(0);
+  });
+  EXPECT_FALSE(end.exited) << end;
+  EXPECT_EQ(end.signal, SIGBUS);
 }
 
 TEST(BusErrorChain, WithoutAHandlerBeforeForeignAddressesEndTheProcess) {

@@ -1,18 +1,22 @@
 // Pools on file systems that are mounted again, as the layers of a container are at its restart.
 // The mounts are made in a namespace of their own; that needs root.
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "format/header.h"
 #include "format/layout.h"
+#include "platform/platform.h"
 #include "tests/support/support.h"
 
 namespace perdure::test {
@@ -228,6 +232,62 @@ TEST_F(Mounts, AnOverlayOverMemoryIsLostWithTheMachine) {
     require(must(Pool::inspect(path)).medium == Medium::volatile_ram, "not memory");
     require_refused(path, StatusCode::unsupported, "its files are lost with the machine",
                     small(Durability::buffered));
+  });
+  EXPECT_TRUE(end.ok()) << end;
+}
+
+// ---- a full disk under the live image ----
+
+PoolOptions in_memory(const std::string& folder) {
+  PoolOptions options = small(Durability::buffered);
+  options.buffered.memory_directory = folder;
+  options.handle_sigbus = true;
+  return options;
+}
+
+// The pages over the bits of lines, which every open makes anew. As after a write to another place,
+// a store there needs space.
+void take_space_of_summaries(const std::string& folder) {
+  constexpr std::uint64_t kBegin = kPage + kMaxThreadSlots * 16;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string path = entry.path().string();
+    if (!path.ends_with("-dirty")) continue;
+    const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    require(::fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kBegin, 4 * kPage) == 0,
+            "no hole");
+    ::close(file);
+  }
+}
+void fill(const std::string& folder) {
+  const std::string page(kPage, 'f');
+  std::ofstream file(folder + "/fill", std::ios::binary);
+  while (file.write(page.data(), static_cast<std::streamsize>(page.size())).flush()) {
+  }
+}
+
+// Without handle_sigbus the process ends there.
+TEST_F(Mounts, AnOpenThatFindsNoSpaceForItsImageChangesNothing) {
+  const ChildEnd end = run_child([&] {
+    enter_namespace();
+    const std::string memory = folder_ + "/memory";
+    fs::create_directories(memory);
+    require(::mount("tmpfs", memory.c_str(), "tmpfs", 0, "size=16m") == 0, "tmpfs");
+    const std::string path = folder_ + "/pool";
+    const ChildEnd killed = run_child([&] {
+      Pool pool = open_pool(path, in_memory(memory));
+      must(numbers(pool).put(0, mix(0)));
+      ::kill(::getpid(), SIGKILL);
+    });
+    require(killed.signal == SIGKILL, "the process was not killed");
+    take_space_of_summaries(memory);
+    fill(memory);
+    const std::string before = read_bytes(path);
+    for (int i = 0; i < 2; ++i) {
+      require_refused(path, StatusCode::poisoned, "its disk is full", in_memory(memory));
+    }
+    require(read_bytes(path) == before, "the pool's file has changed");
+    fs::remove(memory + "/fill");
+    require_keys(path, Durability::buffered, 1);
   });
   EXPECT_TRUE(end.ok()) << end;
 }
