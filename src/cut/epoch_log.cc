@@ -67,10 +67,10 @@ Status EpochLog::go_on(LogReader& read, EpochId after, const layout::LivePlace* 
   pool_bytes_ = end.pool_bytes;
   const std::uint64_t greatest = std::max(end.segment, marks_.mark().newest);
   segments_.adopt(greatest);
-  for (const std::uint64_t number : read.segments()) {
+  for (const auto& [number, bytes] : read.segments()) {
     // A restart knows of nothing that it is durable, and so of no segment that it is not needed.
     const std::uint64_t last = replaces_ ? epoch_ : read.last_in(number, after.epoch);
-    if (Status s = segments_.adopt(number, last); !s.ok()) return s;
+    if (Status s = segments_.adopt(number, last, bytes); !s.ok()) return s;
   }
   if (Status s = segments_.make_folder(); !s.ok()) return s;
   // The first segment of this process will be the newest, and says nothing of what was read.
@@ -147,7 +147,7 @@ Status EpochLog::write_part(bool last, std::uint64_t pool_bytes, std::uint64_t u
   const std::uint64_t bytes = layout::part_bytes(runs, count_);
   const std::uint64_t padded = align_up(bytes, kPage);
   if (!segments_.has_room(padded)) {
-    if (Status s = segments_.next(durable_, epoch_ + 1); !s.ok()) return s;
+    if (Status s = segments_.next(padded, durable_, epoch_ + 1); !s.ok()) return s;
     if (term_ == 0) term_ = segments_.number();
   }
   std::byte* const begin = lines() - layout::lines_at(runs);

@@ -53,7 +53,8 @@
 namespace perdure {
 
 struct LogShape {
-  std::uint64_t segment_bytes = std::uint64_t{64} << 20;
+  std::uint64_t segment_bytes = std::uint64_t{64} << 20;  // at most
+  std::uint64_t first_bytes = std::uint64_t{1} << 20;     // of the first segment
   std::uint32_t batch = 8192;    // lines that add() must have room for after make_room()
   std::uint64_t keep_bytes = 0;  // of segments that stay for backups when they are not needed
 };
@@ -66,7 +67,8 @@ class EpochLog {
       : files_(files),
         base_(base),
         marks_(files, base),
-        segments_(files, marks_, folder, parent, shape.segment_bytes, shape.keep_bytes),
+        segments_(files, marks_, folder, parent, shape.first_bytes, shape.segment_bytes,
+                  shape.keep_bytes),
         folder_(folder),
         shape_(shape) {}
   EpochLog(const EpochLog&) = delete;

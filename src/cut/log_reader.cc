@@ -278,7 +278,8 @@ LogReader::Part LogReader::last_part() const noexcept {
 
 // Whether the mark names a segment that is not there.
 bool LogReader::lacks(std::uint64_t segment) const noexcept {
-  return segment != 0 && std::ranges::find(with_head_, segment) == with_head_.end();
+  return segment != 0 &&
+         std::ranges::find(with_head_, segment, &Segment::number) == with_head_.end();
 }
 
 // The trace of an epoch that was durable and does not count, or null. What was written before the
@@ -312,7 +313,8 @@ Status LogReader::scan(const layout::BaseMark& mark) noexcept {
     bool has_head = false;
     done = scan_segment(number, has_head);
     if (!done.ok()) break;
-    if (has_head && !with_head_.push_back(number)) done = StatusCode::out_of_memory;
+    if (has_head && !with_head_.push_back({.number = number, .bytes = size_}))
+      done = StatusCode::out_of_memory;
     if (!done.ok()) break;
     end_.segment = number;
   }

@@ -102,8 +102,11 @@ class LogReader {
   Expected<std::uint64_t> visit_parts(const layout::BaseMark& mark, FileSystem::File file,
                                       std::uint64_t number, std::uint64_t from,
                                       VisitPart visit) noexcept;
-  // The numbers of all segments that have a head, ascending.
-  const Array<std::uint64_t>& segments() const noexcept { return with_head_; }
+  // All segments that have a head, by ascending number, and the sizes of their files.
+  struct Segment {
+    std::uint64_t number, bytes;
+  };
+  const Array<Segment>& segments() const noexcept { return with_head_; }
   // The segment with the end of the last epoch that counts. 0: none does.
   std::uint64_t last_segment() const noexcept { return last_part().segment; }
   // The last epoch up to `end` that counts and has a part in the segment. 0: there is none.
@@ -149,7 +152,8 @@ class LogReader {
   FileSystem& files_;
   std::string_view folder_;
   layout::BaseMark mark_{};
-  Array<std::uint64_t> segments_, with_head_;
+  Array<std::uint64_t> segments_;
+  Array<Segment> with_head_;
   Array<Part> parts_;
   Array<Epoch> epochs_;          // after scan(): by `after`, and the higher term first
   Array<std::size_t> counting_;  // in epochs_

@@ -1,6 +1,7 @@
 #include "cut/segment_files.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -99,8 +100,8 @@ void SegmentFiles::adopt(std::uint64_t greatest) noexcept {
   held_ = true;
 }
 
-Status SegmentFiles::adopt(std::uint64_t number, std::uint64_t last) noexcept {
-  const bool kept = old_.push_back({.number = number, .last = last});
+Status SegmentFiles::adopt(std::uint64_t number, std::uint64_t last, std::uint64_t bytes) noexcept {
+  const bool kept = old_.push_back({.number = number, .last = last, .bytes = bytes});
   return kept ? Status() : Status(StatusCode::out_of_memory);
 }
 
@@ -129,7 +130,7 @@ void SegmentFiles::leave(std::uint64_t last) noexcept {
   close_file();
   unsynced_ = false;
   // Without memory for its number it is never used again, which costs its space.
-  (void)old_.push_back({.number = number_, .last = last});
+  (void)old_.push_back({.number = number_, .last = last, .bytes = bytes_});
 }
 
 // log.S2; a mark that could not be written may name a later segment than the one that counts
@@ -139,9 +140,16 @@ bool SegmentFiles::is_free(const Old& old) const noexcept {
   return !held_ && old.last <= freed_ && old.number != newest && !tried;
 }
 
-std::size_t SegmentFiles::count_free() const noexcept {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(old_, [&](const Old& o) { return is_free(o); }));
+std::uint64_t SegmentFiles::free_bytes() const noexcept {
+  std::uint64_t bytes = 0;
+  for (const Old& old : old_) bytes += is_free(old) ? old.bytes : 0;
+  return bytes;
+}
+
+std::uint64_t SegmentFiles::used_bytes() const noexcept {
+  std::uint64_t bytes = open_ ? bytes_ : 0;
+  for (const Old& old : old_) bytes += is_free(old) ? 0 : old.bytes;
+  return bytes;
 }
 
 // The free segment with the least number beyond `number`, or null.
@@ -171,10 +179,11 @@ Status SegmentFiles::remove_old(Old* old) noexcept {
 // (segment_holds.h), are used only if `any`.
 Expected<FileSystem::File> SegmentFiles::open_spare(bool any, PathText& path,
                                                     Old*& reused) noexcept {
-  std::size_t left = count_free();
+  std::uint64_t left = free_bytes();
   std::uint64_t seen = 0;
-  for (; left > (any ? 0 : kept_); --left) {
-    reused = free_after(seen);
+  while ((reused = free_after(seen)) != nullptr) {
+    if (!any && left - reused->bytes < keep_) break;
+    left -= reused->bytes;
     seen = reused->number;
     if (Status s = path_of(segment_name(seen), path); !s.ok()) return fail(std::move(s));
     auto file = files_.open(path.c_str(), FileSystem::Open::existing);
@@ -199,16 +208,18 @@ Expected<FileSystem::File> SegmentFiles::open_new(PathText& path) noexcept {
 // Makes the file at `path` the segment number_.
 Status SegmentFiles::make(FileSystem::File file, const PathText& path, Old* reused,
                           EpochId after) noexcept {
+  const std::uint64_t before = reused != nullptr ? reused->bytes : kPage;
+  const std::uint64_t bytes = std::clamp(before, wanted_, most_);
   layout::SegmentHead head{.magic = layout::kSegmentMagic,
                            .number = number_,
                            .log_id = {},
-                           .bytes = bytes_,
+                           .bytes = bytes,
                            .after = after.epoch,
                            .before = after.seal,
                            .crc = 0};
   std::memcpy(head.log_id, marks_.mark().log_id, sizeof(head.log_id));
   head.crc = layout::segment_crc(head);
-  Status s = files_.allocate(file, 0, bytes_);
+  Status s = files_.allocate(file, 0, bytes);
   if (s.ok()) s = files_.write(file, &head, sizeof(head), 0);
   if (s.ok()) s = files_.sync(file, "log.segment.head"_site);
   PathText named;
@@ -219,8 +230,11 @@ Status SegmentFiles::make(FileSystem::File file, const PathText& path, Old* reus
   if (reused != nullptr) forget(reused);
   file_ = file;
   open_ = true;
+  bytes_ = bytes;
+  made_ += bytes;
+  wanted_ = std::min(std::bit_floor(made_), most_);
   at_ = kPage;
-  filled_ = reused != nullptr ? bytes_ : kPage;
+  filled_ = before;
   if (!unread_.push_back({.number = number_, .from = kPage, .to = kPage}))
     return StatusCode::out_of_memory;
   s = files_.sync_folder(folder_, "log.segment.name"_site);
@@ -229,7 +243,7 @@ Status SegmentFiles::make(FileSystem::File file, const PathText& path, Old* reus
   return s.ok() ? marks_.write(mark, "log.segment.newest"_site) : std::move(s);
 }
 
-Status SegmentFiles::next(EpochId after, std::uint64_t last) noexcept {
+Status SegmentFiles::next(std::uint64_t n, EpochId after, std::uint64_t last) noexcept {
   if (unsynced_) {
     if (Status s = sync("log.segment.sync"_site); !s.ok()) return s;
   }
@@ -238,9 +252,10 @@ Status SegmentFiles::next(EpochId after, std::uint64_t last) noexcept {
     return Status::format(StatusCode::unsupported, "%.*s: has no number for another segment",
                           static_cast<int>(folder_.size()), folder_.data());
   }
+  wanted_ = std::max(wanted_, std::min(std::bit_ceil(kPage + n), most_));
   Status s = begin_next(false, after);
   // Without space for a new one, a segment that was kept is used again.
-  if (s == StatusCode::pool_full && !open_ && count_free() != 0) s = begin_next(true, after);
+  if (s == StatusCode::pool_full && !open_ && free_bytes() != 0) s = begin_next(true, after);
   return s;
 }
 
@@ -308,12 +323,16 @@ void SegmentFiles::forget_unread() noexcept {
   while (unread_.size() > kept) (void)unread_.pop_back();
 }
 
-void SegmentFiles::free_older(std::uint64_t epoch, std::size_t keep) noexcept {
+void SegmentFiles::free_older(std::uint64_t epoch, std::uint64_t keep) noexcept {
   freed_ = std::max(freed_, epoch);
   forget_unread();
   std::uint64_t seen = 0;
-  for (std::size_t left = count_free(); left > keep + 1; --left) {
+  std::uint64_t left = free_bytes();
+  for (;;) {
     Old* const old = free_after(seen);
+    Old* const next = old != nullptr ? free_after(old->number) : nullptr;
+    if (next == nullptr || left - old->bytes - next->bytes < keep) return;
+    left -= old->bytes;
     seen = old->number;
     (void)remove_old(old);
   }

@@ -1,7 +1,9 @@
 // SegmentFiles: the files of a log (epoch_log.h) in their folder.
 //
 // WHAT  Parts are appended to one segment. When it has no room, the next one begins: a new file, or
-//   one that is not needed any more. Numbers rise, and a number with parts is used once.
+//   one that is not needed any more. Numbers rise, and a number with parts is used once. The first
+//   segment of a process is small, so that a pool with few stores takes little space; each next one
+//   is about as long as all before it, up to a bound.
 // INVARIANTS
 //   log.S1  A segment has its head before it has its name, and its name before the mark of the base
 //       names it; all that before its first part. Each is durable before the next.
@@ -15,6 +17,7 @@
 // Thread safety: one thread.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -26,16 +29,18 @@ namespace perdure {
 
 class SegmentFiles {
  public:
-  // `folder` of the log, in `parent`; both must stay valid, and so must the marks. `bytes` of a
-  // segment. `keep`: bytes of segments that stay for backups after they are needed.
+  // `folder` of the log, in `parent`; both must stay valid, and so must the marks. `first`, `most`:
+  // bytes of a segment. `keep`: bytes of segments that stay for backups after they are needed.
   SegmentFiles(FileSystem& files, BaseMarks& marks, std::string_view folder,
-               std::string_view parent, std::uint64_t bytes, std::uint64_t keep) noexcept
+               std::string_view parent, std::uint64_t first, std::uint64_t most,
+               std::uint64_t keep) noexcept
       : files_(files),
         marks_(marks),
         folder_(folder),
         parent_(parent),
-        bytes_(bytes),
-        kept_(keep / bytes) {}
+        most_(most),
+        keep_(keep),
+        wanted_(std::min(first, most)) {}
   SegmentFiles(const SegmentFiles&) = delete;
   SegmentFiles& operator=(const SegmentFiles&) = delete;
   ~SegmentFiles() { close_file(); }
@@ -50,17 +55,17 @@ class SegmentFiles {
   // Removes the folder with all segments. What cannot be removed stays.
   void remove_all() noexcept;
   // Of a process before: the greatest number that was used, and a segment that is there, with its
-  // last epoch that is needed, or 0. None is free before release().
+  // last epoch that is needed, or 0, and its size. None is free before release().
   void adopt(std::uint64_t greatest) noexcept;
-  Status adopt(std::uint64_t number, std::uint64_t last) noexcept;
+  Status adopt(std::uint64_t number, std::uint64_t last, std::uint64_t bytes) noexcept;
 
   // --- the segment that is written ---
   bool has_room(std::uint64_t n) const noexcept { return open_ && at_ + n <= bytes_; }
   std::uint64_t number() const noexcept { return number_; }
   std::uint64_t at() const noexcept { return at_; }  // where the next part lies
-  // Leaves the segment, whose last epoch is not beyond `last`, and begins the next one. `after`:
-  // the last epoch that is durable.
-  Status next(EpochId after, std::uint64_t last) noexcept;
+  // Leaves the segment, whose last epoch is not beyond `last`, and begins the next one, with room
+  // for a part of `n` bytes. `after`: the last epoch that is durable.
+  Status next(std::uint64_t n, EpochId after, std::uint64_t last) noexcept;
   Status append(const std::byte* bytes, std::size_t n) noexcept;
   Status sync(AnySite site) noexcept;
   // Leaves the segment as it is. Its last epoch is not beyond `last`.
@@ -73,11 +78,9 @@ class SegmentFiles {
   // An epoch of this process counts.
   void release() noexcept { held_ = false; }
   // Of all segments, and of those that are needed.
-  std::uint64_t bytes() const noexcept { return (old_.size() + (open_ ? 1 : 0)) * bytes_; }
+  std::uint64_t bytes() const noexcept { return used_bytes() + free_bytes(); }
   std::uint64_t zero_bytes() const noexcept { return zeros_; }  // that append() has added
-  std::uint64_t used_bytes() const noexcept {
-    return (old_.size() - count_free() + (open_ ? 1 : 0)) * bytes_;
-  }
+  std::uint64_t used_bytes() const noexcept;
 
   // Parts of a segment that this process has made durable, from an offset to another.
   struct Range {
@@ -89,7 +92,7 @@ class SegmentFiles {
   void set_read(const Range& last) noexcept;
   // Segments without an epoch beyond `epoch` are not needed any more. The youngest of them stay:
   // one for the next, and those that are kept for backups.
-  void free_up_to(std::uint64_t epoch) noexcept { free_older(epoch, kept_); }
+  void free_up_to(std::uint64_t epoch) noexcept { free_older(epoch, keep_); }
   // The same for all but the newest, because space is short: none is kept. `epoch`: the base has
   // it, and no later one counts.
   void free_all(std::uint64_t epoch) noexcept;
@@ -98,6 +101,7 @@ class SegmentFiles {
   struct Old {  // a segment that is not written any more
     std::uint64_t number;
     std::uint64_t last;  // epoch in it
+    std::uint64_t bytes;
   };
 
   Status path_of(std::string_view name, PathText& path) const noexcept {
@@ -108,9 +112,9 @@ class SegmentFiles {
   Status remove(const Array<std::uint64_t>& numbers) noexcept;
   bool is_free(const Old& old) const noexcept;
   Old* free_after(std::uint64_t number) noexcept;
-  std::size_t count_free() const noexcept;
+  std::uint64_t free_bytes() const noexcept;
   Status remove_old(Old* old) noexcept;
-  void free_older(std::uint64_t epoch, std::size_t keep) noexcept;
+  void free_older(std::uint64_t epoch, std::uint64_t keep) noexcept;
   void forget_unread() noexcept;
   void forget(Old* old) noexcept;
   Expected<FileSystem::File> open_spare(bool any, PathText& path, Old*& reused) noexcept;
@@ -123,12 +127,15 @@ class SegmentFiles {
   FileSystem& files_;
   BaseMarks& marks_;
   std::string_view folder_, parent_;
-  std::uint64_t bytes_;
-  std::size_t kept_;          // segments for backups
+  std::uint64_t most_;        // bytes of a segment
+  std::uint64_t keep_;        // bytes of segments for backups
+  std::uint64_t wanted_;      // bytes of the next segment
+  std::uint64_t made_ = 0;    // bytes of those before it
   std::uint64_t number_ = 0;  // the greatest that was used
   FileSystem::File file_ = -1;
   bool open_ = false;      // file_ is
   bool unsynced_ = false;  // it has parts that are not durable
+  std::uint64_t bytes_ = 0;
   std::uint64_t at_ = 0;
   std::uint64_t filled_ = 0;  // up to there it was written before
   std::uint64_t zeros_ = 0;

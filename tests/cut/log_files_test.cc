@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
 #include <random>
 #include <set>
 #include <string>
@@ -103,6 +104,44 @@ class LogFiles : public ::testing::Test {
   };
   PageContent copy_{copier_};
 };
+
+TEST_F(LogFiles, SegmentsGrow) {
+  const std::uint8_t id[16] = {1};
+  Log log(files_, base_, log_path_, folder_.str(), kShape);
+  must(log.read_marks());
+  must(log.begin(id));
+  std::vector<std::uint64_t> sizes;
+  while (sizes.size() < 5) {
+    for (int i = 0; i < 100; ++i) store(random_() % pool_.size());
+    cut(log);
+    const std::uint64_t all = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
+    if (log.bytes() > all) sizes.push_back(log.bytes() - all);
+  }
+  EXPECT_EQ(sizes, (std::vector<std::uint64_t>{1 << 20, 1 << 20, 2 << 20, 4 << 20, 4 << 20}));
+  std::uint64_t on_disk = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(log_path_))
+    on_disk += entry.file_size();
+  EXPECT_EQ(on_disk, log.bytes());
+  EXPECT_EQ(log.used_bytes(), log.bytes());
+  // The base has all: the segment that is written stays, and one for the next.
+  must(fold(log));
+  EXPECT_EQ(log.bytes(), std::uint64_t{8} << 20);
+  EXPECT_EQ(log.used_bytes(), std::uint64_t{4} << 20);
+}
+
+// The first segment has room for the first part, however long that is.
+TEST_F(LogFiles, ALongPartGetsALongSegment) {
+  const std::uint8_t id[16] = {1};
+  Log log(files_, base_, log_path_, folder_.str(), kShape);
+  must(log.read_marks());
+  must(log.begin(id));
+  for (int i = 0; i < 50'000; ++i) store(random_() % pool_.size());
+  cut(log);
+  EXPECT_GE(log.bytes(), std::uint64_t{2} << 20);
+  Reader reader(files_, log_path_);
+  must(reader.scan(log.marks().mark()));
+  EXPECT_TRUE(same(restored(&reader)));
+}
 
 TEST_F(LogFiles, GoesOnRestartsAndCloses) {
   const std::uint8_t id[16] = {1};

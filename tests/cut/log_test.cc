@@ -38,6 +38,11 @@ DiskReport explore(const Trial& trial, History& history) {
 }
 
 TEST(Log, KeepsEveryCommitThroughPowerFailures) {
+  shape_of_trials = kGrowing;
+  History of_growing;
+  const DiskReport growing = explore({}, of_growing);
+  EXPECT_EQ(growing.failures, 0) << growing.first_failure;
+  shape_of_trials = kShape;
   History history;
   const DiskReport report = explore({.second_failure = true}, history);
   EXPECT_EQ(report.failures, 0) << report.first_failure;
@@ -91,6 +96,7 @@ TEST(Log, KeepsThemAfterAKillAndAFailure) {
   std::mt19937_64 random(11);
   std::uint64_t images = 0;
   for (std::uint64_t i = 0; i < scaled(1'000, 9, 4); ++i) {
+    shape_of_trials = i % 2 == 0 ? kShape : kGrowing;
     const Trial trial{.failing_call = 1 + random() % calls,
                       .forgets = i % 3 == 0,
                       .killed_at = 1 + random() % calls};
@@ -100,6 +106,7 @@ TEST(Log, KeepsThemAfterAKillAndAFailure) {
     images += report.images;
   }
   std::printf("%llu images\n", static_cast<unsigned long long>(images));
+  shape_of_trials = kShape;
 }
 
 // --- damage --------------------------------------------------------------------------------------

@@ -41,6 +41,10 @@ using Content = std::array<std::uint64_t, kNumbers.size()>;  // a value for each
 
 // 3 parts a segment, and 8 lines a part.
 inline constexpr LogShape kShape{.segment_bytes = 4 * kPage, .batch = 4};
+// One part, one, 3, then 7.
+inline constexpr LogShape kGrowing{
+    .segment_bytes = 8 * kPage, .first_bytes = 2 * kPage, .batch = 4};
+inline LogShape shape_of_trials = kShape;
 inline constexpr std::uint32_t kPiece = 2;  // pages
 
 inline LineWords line_of(std::uint64_t value) {
@@ -164,7 +168,7 @@ class Owner {
   }
 
   FileSystem& files_;
-  LogShape shape_ = kShape;
+  LogShape shape_ = shape_of_trials;
   std::optional<Log> log_;
   std::optional<Folding> folding_;
   std::function<Expected<bool>(std::uint64_t, std::byte*)> copy_ =
