@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/falloc.h>
-#include <linux/fs.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -171,11 +169,7 @@ Status FileStorage::create(std::string_view path, unsigned permissions) noexcept
   for (int attempt = 0; attempt < 2; ++attempt) {
     const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
     const int fd = above_streams(::openat(folder(), new_path_.c_str(), flags, permissions));
-    if (fd >= 0) {
-      Status s = adopt(fd, Access::owner);
-      if (s.ok() && !synced_) overwrite_in_place();
-      return s;
-    }
+    if (fd >= 0) return adopt(fd, Access::owner);
     // ENOENT is also what /proc and others return that take no new files.
     if (errno == ENOENT && !has_folder(path_.c_str())) {
       return Status::format(StatusCode::not_found,
@@ -196,15 +190,6 @@ Status FileStorage::create(std::string_view path, unsigned permissions) noexcept
     }
   }
   return cannot_create();
-}
-
-// btrfs writes what is changed to another place. On a full disk there is none, and a store raises
-// SIGBUS, also where the file has its space.
-void FileStorage::overwrite_in_place() const noexcept {
-  int flags = 0;
-  if (::ioctl(fd_, FS_IOC_GETFLAGS, &flags) != 0) return;
-  flags |= FS_NOCOW_FL;
-  (void)::ioctl(fd_, FS_IOC_SETFLAGS, &flags);  // others refuse, and need it not
 }
 
 Status FileStorage::publish() noexcept {

@@ -163,7 +163,6 @@ class FileStorage final : public Storage {
   Status map_file(int fd, std::uint64_t capacity) noexcept;
   std::int64_t in_the_way(short lock) const noexcept;
   void detect_medium() noexcept;
-  void overwrite_in_place() const noexcept;
   void report_lost_pages_of(const void* begin, std::uint64_t bytes) noexcept;
   void place_pages() noexcept;
   void make_huge(std::uint64_t from, std::uint64_t to) noexcept;
