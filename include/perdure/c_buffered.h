@@ -55,8 +55,9 @@ PERDURE_API perdure_status perdure_pool_open_buffered(const char* path,
 PERDURE_API perdure_status perdure_pool_epoch(perdure_pool* pool, uint64_t* epoch);
 PERDURE_API perdure_status perdure_pool_wait_durable(perdure_pool* pool, uint64_t epoch);
 // After a write of the log has failed: tries again, and returns when a new cut is durable. Until
-// then mutations fail with PERDURE_IO, unless PERDURE_BUFFERED_SERVE_WITHOUT_LOG was set. Does
-// nothing if the log has not failed. Errors: those of perdure_pool_wait_durable().
+// then mutations fail with PERDURE_IO, unless PERDURE_BUFFERED_SERVE_WITHOUT_LOG was set. A pool
+// with background threads does it by itself each second. Does nothing if the log has not failed.
+// Errors: those of perdure_pool_wait_durable().
 PERDURE_API perdure_status perdure_pool_resume_log(perdure_pool* pool);
 // Brings the log into the pool's file, as the pool does in the background when the log is long; an
 // open after a power failure is then faster. Does nothing in other durabilities. O(pages changed).

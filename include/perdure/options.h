@@ -85,7 +85,7 @@ enum class OnLag : std::uint8_t {
 
 // What happens to mutations of a `buffered` pool after its log could not be written.
 enum class OnLogFailure : std::uint8_t {
-  refuse,  // they fail with `io` until Pool::resume_log() succeeds
+  refuse,  // they fail with `io` until the log can be written: see Pool::resume_log()
   serve,   // they go on; a power failure loses everything since the last durable cut
 };
 

@@ -195,7 +195,8 @@ class Pool {
   // After a write of the log of a `buffered` pool has failed: tries again, from the last durable
   // cut on, and returns when a new cut is durable. Until then mutations fail with `io`, unless
   // BufferedOptions::on_log_failure says otherwise, and sync() and wait_durable() return the error.
-  // Does nothing if the log has not failed. Errors: those of wait_durable().
+  // A pool with background threads does it by itself each second, while it is open. Does nothing if
+  // the log has not failed. Errors: those of wait_durable().
   Status resume_log();
   // Brings the log of a `buffered` pool into the pool's file, and returns when everything that was
   // acknowledged before the call is there. The pool does the same in the background before the log

@@ -120,7 +120,8 @@ class Pool:
         self._base.wait_durable(epoch)
 
     def resume_log(self) -> None:
-        """After the log of a "buffered" pool could not be written: tries again."""
+        """After the log of a "buffered" pool could not be written: tries again. The pool does it by
+        itself each second."""
         self._base.resume_log()
 
     def fold_log(self) -> None:

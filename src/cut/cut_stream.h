@@ -11,7 +11,8 @@
 //   stream.T3  Lines are settled only after the watch knows the epoch that has them to be durable.
 //       A kill in between makes them dirty once more than needed.
 // FAILURE  After an error of the log nothing is written, and every call returns that error, until
-//   resume(). What has changed stays dirty.
+//   resume(). The thread calls it each second, if the disk or the system may have been the cause.
+//   What has changed stays dirty.
 // PROGRESS  Writers wait for the gate (cut_gate.h). If the stream throttles, they also wait while a
 //   cut is under way and the last durable one is older than two intervals and what that one has
 //   taken (lets()). They wait in any case while the log is at its bound, until a fold has made it
@@ -184,7 +185,8 @@ class CutStream {
   static constexpr std::uint64_t kLeastNap = 2'000'000;  // a ring lasts for that long
   static constexpr std::uint64_t kMostNap = 64'000'000;  // of a pool that rests
   static constexpr std::uint64_t kMostSlack = 100'000'000;
-  static constexpr std::uint64_t kAgain = 1'000'000;  // after a cut that did not succeed
+  static constexpr std::uint64_t kAgain = 1'000'000;      // after a cut that did not succeed
+  static constexpr std::uint64_t kRetry = 1'000'000'000;  // after a failure of the log
   static constexpr std::uint64_t kNoCut = UINT64_MAX;
 
   struct Body {
@@ -216,6 +218,8 @@ class CutStream {
   }
   Status fail_with(Status s) noexcept;
   void forget_failure() noexcept;
+  // Of the thread: tries it again, if `retry_at` has come. `retry_at`: 0: it has just failed.
+  void retry(std::uint64_t& retry_at) noexcept;
   void tell() noexcept {
     done_.fetch_add(1, std::memory_order_release);
     P::unpark(done_);
@@ -429,6 +433,19 @@ Status CutStream<P>::resume() noexcept {
 }
 
 template <class P>
+void CutStream<P>::retry(std::uint64_t& retry_at) noexcept {
+  const std::uint64_t now = P::now_ns();
+  if (retry_at != 0 && now >= retry_at) {
+    const Status s = failure();
+    const bool may_pass = s == StatusCode::io || s == StatusCode::pool_full ||
+                          s == StatusCode::out_of_memory || s == StatusCode::not_found;
+    if (may_pass) (void)resume();
+    retry_at = 0;
+  }
+  if (retry_at == 0) retry_at = P::now_ns() + kRetry;
+}
+
+template <class P>
 void CutStream<P>::forget_failure() noexcept {
   if (!failed()) return;
   failed_.store(false, std::memory_order_release);
@@ -488,6 +505,7 @@ template <class P>
 void CutStream<P>::run() noexcept {
   std::uint64_t nap = kLeastNap;
   std::uint64_t before = 0;  // notes that were moved until the last look
+  std::uint64_t retry_at = 0;
   while (!stopped_.load(std::memory_order_acquire)) {
     const std::uint32_t seen = event_.seen();
     if (caller_cuts_.load(std::memory_order_relaxed)) {  // it has emptied the rings
@@ -498,10 +516,12 @@ void CutStream<P>::run() noexcept {
     const std::uint64_t now = P::now_ns();
     std::uint64_t due = due_.load(std::memory_order_relaxed);
     if (failed()) {
+      retry(retry_at);
       due = now + kMostNap;  // the rings are emptied all the same
     } else if (asked || (now >= due && !rest())) {
       // Otherwise this thread could have the latch again and again.
       for (unsigned spins = 0; users_.load(std::memory_order_relaxed) != 0;) P::pause(spins++);
+      retry_at = 0;
       const std::uint64_t cut = asked ? wanted_.load(std::memory_order_relaxed) : kNoCut;
       if (attempt_unless(cut).ok() && asked) continue;
       due = due_.load(std::memory_order_relaxed);

@@ -677,7 +677,8 @@ Status Buffered::refusal() noexcept {
   if (platform_->poisoned()) return platform_->failure();  // no call can mend that
   return Status::format(StatusCode::io,
                         "%s: no cut can be written any more, so nothing is changed (%.*s); see to "
-                        "the disk, then call resume_log(), or close the pool",
+                        "the disk: background threads try it again each second, resume_log() at "
+                        "once",
                         path_.c_str(), length(s.message()), s.message().data());
 }
 

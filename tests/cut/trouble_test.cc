@@ -257,6 +257,23 @@ TEST_F(Trouble, WithoutSpaceMutationsAreRefusedUntilThereIsSome) {
   EXPECT_EQ(must(later(again).get(n % kFew)), std::optional(n));
 }
 
+// Nobody calls resume_log().
+TEST_F(Trouble, ALogThatFailedGoesOnByItself) {
+  Pool pool = must(PoolImpl::open_in(disk_, path_, options(2)));
+  auto map = later(pool);
+  must(map.put(0, 0));
+  disk_.fail_at(1, true);
+  EXPECT_EQ(pool.sync().code(), StatusCode::io);
+  ::usleep(1'200'000);
+  EXPECT_EQ(map.put(0, 1).status(), StatusCode::io) << "the disk still fails";
+  disk_.fail_at(0, false);
+  for (int i = 0; i < 500 && !map.put(0, 2).ok(); ++i) ::usleep(10'000);
+  must(pool.sync());
+  must(pool.close());
+  Pool again = must(Pool::open(path_, {}));
+  EXPECT_EQ(must(later(again).get(0)), std::optional<std::uint64_t>(2));
+}
+
 // A base that cannot be written stops the log, too: resume_log() tries again.
 TEST_F(Trouble, AFoldThatFailsIsRepeated) {
   Pool pool = must(PoolImpl::open_in(disk_, path_, larger()));
