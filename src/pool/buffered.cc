@@ -677,8 +677,7 @@ Status Buffered::refusal() noexcept {
   if (platform_->poisoned()) return platform_->failure();  // no call can mend that
   return Status::format(StatusCode::io,
                         "%s: no cut can be written any more, so nothing is changed (%.*s); see to "
-                        "the disk: background threads try it again each second, resume_log() at "
-                        "once",
+                        "the disk: background threads, or resume_log(), try it again",
                         path_.c_str(), length(s.message()), s.message().data());
 }
 

@@ -183,8 +183,8 @@ class PoolImpl final : private PoolMaps {
   bool created_ = false;  // the file is no pool yet
   bool made_ = false;     // this open has made the pool
   bool open_ = false;
-  bool logged_ = false;   // the log of a `buffered` pool vouches for the content
-  bool began_ = false;    // this open has begun that log
+  bool logged_ = false;  // the log of a `buffered` pool vouches for the content
+  bool began_ = false;   // this open has begun that log
   bool ignores_image_ = false;
   bool resizes_ = false;  // no map will be opened
   Status closed_;         // what close() has returned
