@@ -69,4 +69,6 @@ def test_the_gil_is_released(disk_path, name):
     longest, total = progress_during(calls[name])
     store.close()
     if total > 0.03:  # else the call is too short to tell
-        assert longest < max(0.5 * total, 0.03), f"stopped for {longest:.3f} s of {total:.3f} s"
+        # set_many() reads the objects of its caller first. A call that releases nothing stops for
+        # all of it.
+        assert longest < max(0.75 * total, 0.03), f"stopped for {longest:.3f} s of {total:.3f} s"
