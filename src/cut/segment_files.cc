@@ -209,7 +209,12 @@ Expected<FileSystem::File> SegmentFiles::open_new(PathText& path) noexcept {
 Status SegmentFiles::make(FileSystem::File file, const PathText& path, Old* reused,
                           EpochId after) noexcept {
   const std::uint64_t before = reused != nullptr ? reused->bytes : kPage;
-  const std::uint64_t bytes = std::clamp(before, wanted_, most_);
+  std::uint64_t bytes = std::clamp(before, wanted_, most_);
+  Status s = files_.allocate(file, 0, bytes);
+  if (s == StatusCode::pool_full && before >= needed_) {
+    bytes = before;  // which has its space
+    s = {};
+  }
   layout::SegmentHead head{.magic = layout::kSegmentMagic,
                            .number = number_,
                            .log_id = {},
@@ -219,7 +224,6 @@ Status SegmentFiles::make(FileSystem::File file, const PathText& path, Old* reus
                            .crc = 0};
   std::memcpy(head.log_id, marks_.mark().log_id, sizeof(head.log_id));
   head.crc = layout::segment_crc(head);
-  Status s = files_.allocate(file, 0, bytes);
   if (s.ok()) s = files_.write(file, &head, sizeof(head), 0);
   if (s.ok()) s = files_.sync(file, "log.segment.head"_site);
   PathText named;
@@ -252,8 +256,14 @@ Status SegmentFiles::next(std::uint64_t n, EpochId after, std::uint64_t last) no
     return Status::format(StatusCode::unsupported, "%.*s: has no number for another segment",
                           static_cast<int>(folder_.size()), folder_.data());
   }
-  wanted_ = std::max(wanted_, std::min(std::bit_ceil(kPage + n), most_));
+  needed_ = kPage + n;
+  const std::uint64_t least = std::min(std::bit_ceil(needed_), most_);
+  wanted_ = std::max(wanted_, least);
   Status s = begin_next(false, after);
+  while (s == StatusCode::pool_full && !open_ && wanted_ > least) {
+    wanted_ = std::max(wanted_ / 2, least);
+    s = begin_next(false, after);
+  }
   // Without space for a new one, a segment that was kept is used again.
   if (s == StatusCode::pool_full && !open_ && free_bytes() != 0) s = begin_next(true, after);
   return s;

@@ -130,6 +130,7 @@ class SegmentFiles {
   std::uint64_t most_;        // bytes of a segment
   std::uint64_t keep_;        // bytes of segments for backups
   std::uint64_t wanted_;      // bytes of the next segment
+  std::uint64_t needed_ = 0;  // it must have
   std::uint64_t made_ = 0;    // bytes of those before it
   std::uint64_t number_ = 0;  // the greatest that was used
   FileSystem::File file_ = -1;

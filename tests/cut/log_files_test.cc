@@ -13,6 +13,7 @@
 #include "cut/folding.h"
 #include "format/layout.h"
 #include "platform/real_platform.h"
+#include "testing/disk/forwarding_files.h"
 #include "tests/support/support.h"
 
 namespace perdure::test {
@@ -127,6 +128,51 @@ TEST_F(LogFiles, SegmentsGrow) {
   must(fold(log));
   EXPECT_EQ(log.bytes(), std::uint64_t{8} << 20);
   EXPECT_EQ(log.used_bytes(), std::uint64_t{4} << 20);
+}
+
+// From some moment on no file becomes longer than so many bytes.
+class LittleSpace final : public disk::ForwardingFiles {
+ public:
+  explicit LittleSpace(FileSystem& files) noexcept : ForwardingFiles(files) {}
+  Status allocate(File file, std::uint64_t at, std::uint64_t n) noexcept override {
+    if (at + n > most_ && must(files_.size(file)) < at + n) return StatusCode::pool_full;
+    return files_.allocate(file, at, n);
+  }
+  void begin(std::uint64_t most) { most_ = most; }
+
+ private:
+  std::uint64_t most_ = ~std::uint64_t{0};
+};
+
+// The next segment should be longer.
+TEST_F(LogFiles, WithLittleSpaceASegmentIsAsLongAsItCanBe) {
+  const std::uint8_t id[16] = {1};
+  LittleSpace files(files_);
+  must(files_.allocate(base_, 0, kBytes));
+  Log log(files, base_, log_path_, folder_.str(), kShape);
+  must(log.read_marks());
+  must(log.begin(id));
+  const auto cut_until = [&](std::uint64_t bytes) {
+    for (int cuts = 0; log.bytes() < bytes && cuts < 1000; ++cuts) {
+      for (int i = 0; i < 100; ++i) store(random_() % pool_.size());
+      cut(log);
+    }
+  };
+  cut_until(2_MiB);  // 1 and 1
+  files.begin(1_MiB);
+  cut_until(3_MiB);
+  EXPECT_EQ(log.bytes(), 3_MiB) << "a new one";
+  must(fold(log));
+  EXPECT_EQ(log.bytes(), 2_MiB) << "the last one, and one for the next";
+  files.begin(0);
+  for (int folds = 0; folds < 3; ++folds) {
+    for (int cuts = 0; log.used_bytes() < 2_MiB && cuts < 1000; ++cuts) {
+      for (int i = 0; i < 100; ++i) store(random_() % pool_.size());
+      cut(log);
+    }
+    EXPECT_EQ(log.bytes(), 2_MiB) << "the free one";
+    must(fold(log));
+  }
 }
 
 // The first segment has room for the first part, however long that is.
