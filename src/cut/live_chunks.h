@@ -75,7 +75,8 @@ static_assert(sizeof(LiveHead) == sizeof(BaseMark) && std::is_trivially_copyable
 
 inline constexpr std::uint64_t kLost = 1;      // its owner has seen that a write-back had failed
 inline constexpr std::uint64_t kDoubtful = 2;  // a process that opened it has
-inline constexpr std::uint64_t kPunched = 4;   // space of the pool may have been given back
+inline constexpr std::uint64_t kFailed = kLost | kDoubtful;
+inline constexpr std::uint64_t kPunched = 4;  // space of the pool may have been given back
 
 inline std::uint64_t live_head_crc(const LiveHead& head) {
   return crc32c(4, &head, offsetof(LiveHead, crc));

@@ -525,10 +525,11 @@ Status Buffered::go_on_with_image(const Opening& opening, std::string_view path,
   const char* why = "it is of another state of the pool";
   restarted_ = !in_this_boot(mark(), opening.identity) && same(head.live_id, mark().live.live_id) &&
                compare(head) == Boot::another;
-  if (LiveImage::fits(head, mark()) && is_of_this_boot(opening, path, head, why)) {
-    if ((head.flags & (layout::kLost | layout::kDoubtful)) == 0) return inherit(path, opening);
+  const bool fits = LiveImage::fits(head, mark());
+  told = fits && (head.flags & layout::kLost) != 0;
+  if (fits && is_of_this_boot(opening, path, head, why)) {
+    if ((head.flags & layout::kFailed) == 0) return inherit(path, opening);
     why = "the kernel could not write a part of it to the disk";
-    told = (head.flags & layout::kLost) != 0;
   }
   return missing(path, Status::format(StatusCode::corruption, "%s", why));
 }
@@ -773,8 +774,7 @@ Status observe_live(FileStorage& storage, FileStorage& base, const layout::BaseM
   if (Status s = LiveImage::path_of(mark, path, live); !s.ok()) return s;
   layout::LiveHead head;
   Status s = LiveImage::read_head(RealFileSystem(), live.c_str(), head, storage);
-  constexpr std::uint64_t kFailed = layout::kLost | layout::kDoubtful;
-  const bool doubtful = s.ok() && ((head.flags & kFailed) != 0 ||
+  const bool doubtful = s.ok() && ((head.flags & layout::kFailed) != 0 ||
                                    !stayed_mounted(RealFileSystem(), mark, live.c_str()));
   if (doubtful) {
     return Status::format(StatusCode::live_missing,

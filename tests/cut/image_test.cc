@@ -638,6 +638,11 @@ TEST_F(OtherBootsOnDisk, WithoutAMountAnImageThatIsNotInMemoryIsRefused) {
   evict();
   EXPECT_EQ(refused(by_hand()), StatusCode::live_missing) << message_;
   EXPECT_EQ(wrong_after_open(synced_, accepting()), "");
+  put_back();
+  write_image(with_head([](LiveHead& head) { head.flags |= layout::kLost; }));
+  forget_mount();
+  evict();
+  EXPECT_EQ(wrong_after_open(synced_), "") << "its owner acknowledged nothing after that";
 }
 
 TEST_F(OtherBootsOnDisk, AnImageThatIsNotInMemoryIsKept) {
