@@ -66,9 +66,11 @@ def test_the_gil_is_released(disk_path, name):
     }
     if name == "open":
         store.close()
-    longest, total = progress_during(calls[name])
+    # set_many() reads the objects of its caller first. On a busy machine that takes about half of
+    # one call, but not of each.
+    attempts = 3 if name == "set_many" else 1
+    longest, total = min((progress_during(calls[name]) for _ in range(attempts)),
+                         key=lambda times: times[0] / times[1])
     store.close()
     if total > 0.03:  # else the call is too short to tell
-        # set_many() reads the objects of its caller first. A call that releases nothing stops for
-        # all of it.
-        assert longest < max(0.75 * total, 0.03), f"stopped for {longest:.3f} s of {total:.3f} s"
+        assert longest < max(0.5 * total, 0.03), f"stopped for {longest:.3f} s of {total:.3f} s"

@@ -115,8 +115,8 @@ class ImageCheck {
   static Status cannot_be_written(std::byte* begin, std::uint64_t n) noexcept {
     if (::madvise(begin, n, MADV_POPULATE_READ) != 0) return cannot_be_read();
     return Status::format(StatusCode::io,
-                          "it can be read, but not changed: its disk is full or has failed; see to "
-                          "the disk, and try again");
+                          "its live image can be read, but not changed: the disk is full or has "
+                          "failed; see to the disk, and open the pool again");
   }
   static bool is_zero(const std::byte* page) noexcept {
     return page[0] == std::byte{0} && std::memcmp(page, page + 1, kPage - 1) == 0;

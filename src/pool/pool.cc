@@ -22,7 +22,8 @@ Expected<Pool> Pool::open(std::string_view path, const PoolOptions& options) {
   return detail::PoolImpl::open_as(path, options, false);
 }
 
-// An open that accepts a loss finds no live image missing, but one that it must ignore.
+// An open is refused if it finds damage in the live image. If it accepts a loss, a second one
+// ignores the image.
 Expected<Pool> detail::PoolImpl::open_as(std::string_view path, const PoolOptions& options,
                                          bool ignores_image) {
   std::unique_ptr<PoolImpl> impl(new (std::nothrow) PoolImpl);

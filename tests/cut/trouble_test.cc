@@ -257,7 +257,7 @@ TEST_F(Trouble, WithoutSpaceMutationsAreRefusedUntilThereIsSome) {
   EXPECT_EQ(must(later(again).get(n % kFew)), std::optional(n));
 }
 
-// Nobody calls resume_log().
+// Without a call of resume_log().
 TEST_F(Trouble, ALogThatFailedGoesOnByItself) {
   Pool pool = must(PoolImpl::open_in(disk_, path_, options(2)));
   auto map = later(pool);
