@@ -79,6 +79,8 @@ class ImageCheck {
   static Status write_all_again(FileStorage& file, F&& is_shown) noexcept {
     Holes holes(file.descriptor());
     const std::uint64_t size = align_up(file.size(), kPage);
+    // Else a look at a page of a hole would bring the next ones into memory, and so on to its end.
+    (void)::madvise(file.base(), size, MADV_RANDOM);
     for (std::uint64_t at = 0; at < size; at += kPiece) {
       if (!is_shown(at)) continue;
       unsigned char resident[kPiece / kPage];
@@ -98,6 +100,7 @@ class ImageCheck {
         }
       }
     }
+    (void)::madvise(file.base(), size, MADV_NORMAL);
     return {};
   }
   static bool write_again(std::byte* begin, std::uint64_t n) noexcept {
