@@ -99,8 +99,8 @@ struct BufferedOptions {
   OnLogFailure on_log_failure = OnLogFailure::refuse;
   // Bound of the log, in bytes; at least 32 MiB. 0: 1 GiB, or a quarter of a larger pool. The log
   // is folded into the pool's file in the background before it is as long. If the disk is too slow
-  // for that, mutations wait, those of a batch, too. A longer log makes folds rarer, and an open
-  // after a power failure slower.
+  // for that, mutations wait, those of a batch, too. If more changes within an interval, a cut is
+  // made early. A longer log makes folds rarer, and an open after a power failure slower.
   std::uint64_t log_bytes = 0;
   // Bytes of the log that stay on the disk after they are folded, beside log_bytes, so that
   // Pool::backup() can add them to a backup from before. An open after a kill reads them, too. They

@@ -3,6 +3,8 @@
 // WHAT  A thread moves what writers have noted out of their rings every few milliseconds. Once an
 //   interval it cuts the pool, if anything has changed, and writes the lines as an epoch. Callers
 //   wait for the number of a cut; any number of them share one. The first of them makes it itself.
+//   While nothing changes, the thread sleeps for longer, with the brake on: the first mutation that
+//   comes wakes it, and goes on.
 // INVARIANTS
 //   stream.T1  A cut with a number of at least next() began after that call, so it has everything
 //       that had been acknowledged before it.
@@ -16,7 +18,7 @@
 // PROGRESS  Writers wait for the gate (cut_gate.h). If the stream throttles, they also wait while a
 //   cut is under way and the last durable one is older than two intervals and what that one has
 //   taken (lets()). They wait in any case while the log is at its bound, until a fold has made it
-//   shorter.
+//   shorter, and while what they have noted would bring it there: then a cut comes early.
 // WITHOUT A THREAD  callers that wait make the cuts, and run_due() makes one if it is time. From
 //   serve_callers() on, mutations call it: the brake stays on, and lets() is false when a cut is
 //   due, or the last one was busy and the durable one is that old.
@@ -82,13 +84,15 @@ class CutStream {
   CutStream(P& platform, StoreTracker<P>& tracker, EpochLog& log, const Storage& pool,
             CutWatch& watch, CutShape shape) noexcept
       : cutter_(platform, tracker),
-        dirty_(tracker.log()),
+        tracker_(tracker),
         log_(log),
         pool_(pool),
         watch_(watch),
         shape_(shape),
         durable_at_(shape.behind ? 0 : P::now_ns()),
-        due_(P::now_ns() + (shape.behind ? 0 : shape.interval_ns)) {}
+        due_(P::now_ns() + (shape.behind ? 0 : shape.interval_ns)) {
+    see_room();
+  }
   CutStream(const CutStream&) = delete;
   CutStream& operator=(const CutStream&) = delete;
   ~CutStream() { stop(); }
@@ -158,7 +162,7 @@ class CutStream {
     return !failed() && used_.load(std::memory_order_relaxed) >= fold_at();
   }
   // Whether a cut would have nothing to write.
-  bool rests() const noexcept { return dirty_.empty() && log_.empty(); }
+  bool rests() const noexcept { return tracker_.log().empty() && log_.empty(); }
   // A fold has ended; within with_log().
   void on_folded() noexcept;
   // It has failed: as if a cut had.
@@ -169,11 +173,12 @@ class CutStream {
   }
 
   // --- mutations ---
-  bool lets() const noexcept {
+  bool lets() noexcept {
     if (failed()) return true;
     if (by_callers_) return !full() && !is_due();
     if (!threaded_.load(std::memory_order_relaxed)) return true;
-    return !full() && !lags();
+    if (rests_.load(std::memory_order_relaxed) && rests_.exchange(false)) event_.signal();
+    return !full() && !lags() && !fills_up();
   }
   Status refusal() const noexcept { return shape_.refuses ? failure() : Status(); }
   void wait_for_cut() noexcept {
@@ -183,11 +188,15 @@ class CutStream {
 
  private:
   static constexpr std::uint64_t kLeastNap = 2'000'000;  // a ring lasts for that long
-  static constexpr std::uint64_t kMostNap = 64'000'000;  // of a pool that rests
+  static constexpr std::uint64_t kMostNap = 64'000'000;  // of a pool that rests: after that many
+  static constexpr std::uint32_t kQuiet = 16;            // looks, there was nothing to move
   static constexpr std::uint64_t kMostSlack = 100'000'000;
   static constexpr std::uint64_t kAgain = 1'000'000;      // after a cut that did not succeed
   static constexpr std::uint64_t kRetry = 1'000'000'000;  // after a failure of the log
+  static constexpr std::uint64_t kLook = 1'000'000;       // between two sums of what was noted
+  static constexpr std::uint64_t kLogged = kLine + sizeof(layout::Run);  // bytes of a line, at most
   static constexpr std::uint64_t kNoCut = UINT64_MAX;
+  static constexpr std::uint64_t kNoBound = UINT64_MAX;
 
   struct Body {
     CutStream* stream;
@@ -225,15 +234,17 @@ class CutStream {
     P::unpark(done_);
   }
   // Without a thread mutations always ask.
-  void put_brake(bool on) noexcept { watch_.brake(on || by_callers_); }
+  void put_brake(bool on) noexcept {
+    watch_.brake(on || by_callers_ || rests_.load(std::memory_order_relaxed));
+  }
   // Mutations must not go on before the next cut.
   bool lags() const noexcept {
     return shape_.throttles &&
            lag_ns() > 2 * shape_.interval_ns + slack_.load(std::memory_order_relaxed);
   }
-  bool is_due() const noexcept {
+  bool is_due() noexcept {
     return P::now_ns() >= due_.load(std::memory_order_relaxed) ||
-           (busy_.load(std::memory_order_relaxed) && lags());
+           (busy_.load(std::memory_order_relaxed) && lags()) || fills_up();
   }
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   std::uint64_t bound() const noexcept {
@@ -247,14 +258,37 @@ class CutStream {
     return std::min(latest, std::max(pool_.size(), 4 * log_.segment_bytes()));
   }
   bool full() const noexcept { return used_.load(std::memory_order_relaxed) >= bound(); }
+  // Whether the log would be at its bound with what was noted since the last cut. A sum over all
+  // threads, so not for every mutation.
+  bool fills_up() noexcept {
+    const std::uint64_t now = P::now_ns();
+    if (now - std::min(now, looked_at_.load(std::memory_order_relaxed)) >= kLook) {
+      looked_at_.store(now, std::memory_order_relaxed);
+      const std::uint64_t lines = tracker_.noted() - written_.load(std::memory_order_relaxed);
+      fills_up_.store(lines * kLogged >= room_.load(std::memory_order_relaxed),
+                      std::memory_order_relaxed);
+    }
+    return fills_up_.load(std::memory_order_relaxed);
+  }
+  // `noted`: what the log has of what was noted.
+  void see_written(std::uint64_t noted) noexcept {
+    written_.store(noted, std::memory_order_relaxed);
+    looked_at_.store(0, std::memory_order_relaxed);
+  }
+  void see_room() noexcept {
+    const std::uint64_t filled = log_.filled_bytes();
+    // At the bound no cut makes room.
+    room_.store(filled < bound() ? bound() - filled : kNoBound, std::memory_order_relaxed);
+  }
   void see_log() noexcept {
     const bool wanted = wants_fold();
     used_.store(log_.used_bytes(), std::memory_order_relaxed);
+    see_room();
     if (!wanted && wants_fold()) watch_.wants_fold();
   }
 
   Cutter<P> cutter_;
-  DirtyLog<P>& dirty_;
+  StoreTracker<P>& tracker_;
   EpochLog& log_;
   const Storage& pool_;
   CutWatch& watch_;
@@ -270,13 +304,18 @@ class CutStream {
   // What the last cut took: a disk whose writes take longer than an interval must not stop
   // mutations most of the time.
   typename P::template Atomic<std::uint64_t> slack_{0};
-  typename P::template Atomic<std::uint64_t> used_{0};  // bytes of the log that are needed
+  typename P::template Atomic<std::uint64_t> used_{0};         // bytes of the log that are needed
+  typename P::template Atomic<std::uint64_t> room_{kNoBound};  // until its bound
+  typename P::template Atomic<std::uint64_t> written_{0};      // of the lines that were noted
+  typename P::template Atomic<std::uint64_t> looked_at_{0};
+  typename P::template Atomic<bool> fills_up_{false};
   typename P::template Atomic<std::uint32_t> done_{0};  // changes with reached_ and failed_
   typename P::template Atomic<bool> failed_{false};
   typename P::template Atomic<bool> busy_{false};         // the last cut has to be tried again
   typename P::template Atomic<bool> caller_cuts_{false};  // with the latch, until the disk has it
   typename P::template Atomic<bool> stopped_{false};
   typename P::template Atomic<bool> threaded_{false};
+  typename P::template Atomic<bool> rests_{false};  // the thread naps for long: wake it
   bool by_callers_ = false;
   mutable typename P::Latch figures_latch_;
   CutFigures figures_;
@@ -328,6 +367,7 @@ Status CutStream<P>::attempt_with_latch(bool resumes) noexcept {
   const std::uint64_t number = begun_.fetch_add(1, std::memory_order_seq_cst) + 1;
   const std::uint64_t began = P::now_ns();
   const std::uint64_t unix_ns = P::unix_ns();
+  const std::uint64_t noted = tracker_.noted();
   due_.store(began + shape_.interval_ns, std::memory_order_relaxed);
   put_brake(true);
   watch_.on_writing(log_.next_end());
@@ -361,6 +401,7 @@ Status CutStream<P>::attempt_with_latch(bool resumes) noexcept {
     (void)fail_with(s);
   } else {
     reached_.store(number, std::memory_order_release);
+    see_written(noted);
     slack_.store(std::min(P::now_ns() - began, kMostSlack), std::memory_order_relaxed);
     forget_failure();
   }
@@ -372,7 +413,7 @@ Status CutStream<P>::attempt_with_latch(bool resumes) noexcept {
     figures_.shut_ns = std::max(figures_.shut_ns, report.shut_ns);
   }
   see_log();
-  put_brake(!refusal().ok() || full() || (s == StatusCode::busy && !lets()));
+  put_brake(!refusal().ok() || full() || fills_up() || (s == StatusCode::busy && !lets()));
   tell();
   return s;
 }
@@ -480,9 +521,11 @@ template <class P>
 bool CutStream<P>::rest_with_latch() noexcept {
   const std::uint64_t now = P::now_ns();
   const std::uint64_t unix_ns = P::unix_ns();
+  const std::uint64_t noted = tracker_.noted();
   cutter_.drain();
-  if (failed() || !dirty_.empty() || !log_.empty()) return false;
+  if (failed() || !rests()) return false;
   durable_at_.store(now, std::memory_order_relaxed);
+  see_written(noted);
   due_.store(now + shape_.interval_ns, std::memory_order_relaxed);
   watch_.on_writing(log_.next_end());
   Status s = watch_.verify_copy();
@@ -503,7 +546,7 @@ bool CutStream<P>::rest_with_latch() noexcept {
 
 template <class P>
 void CutStream<P>::run() noexcept {
-  std::uint64_t nap = kLeastNap;
+  std::uint32_t quiet = 0;   // looks that have moved none
   std::uint64_t before = 0;  // notes that were moved until the last look
   std::uint64_t retry_at = 0;
   while (!stopped_.load(std::memory_order_acquire)) {
@@ -518,7 +561,7 @@ void CutStream<P>::run() noexcept {
     if (failed()) {
       retry(retry_at);
       due = now + kMostNap;  // the rings are emptied all the same
-    } else if (asked || (now >= due && !rest())) {
+    } else if (asked || ((now >= due || fills_up()) && !rest())) {
       // Otherwise this thread could have the latch again and again.
       for (unsigned spins = 0; users_.load(std::memory_order_relaxed) != 0;) P::pause(spins++);
       retry_at = 0;
@@ -529,10 +572,17 @@ void CutStream<P>::run() noexcept {
     {
       LatchGuard guard(latch_);
       cutter_.drain();
-      const std::uint64_t moved = dirty_.drained();
-      nap = moved != std::exchange(before, moved) ? kLeastNap : std::min(2 * nap, kMostNap);
+      const std::uint64_t moved = tracker_.log().drained();
+      const bool woken = quiet >= kQuiet && !rests_.load(std::memory_order_relaxed);
+      const std::uint32_t was = quiet;
+      quiet = woken || moved != std::exchange(before, moved) ? 0 : quiet + 1;
+      if ((was >= kQuiet) != (quiet >= kQuiet)) {
+        rests_.store(quiet >= kQuiet, std::memory_order_relaxed);
+        put_brake(!refusal().ok() || full());
+      }
     }
     const std::uint64_t after = P::now_ns();
+    const std::uint64_t nap = quiet >= kQuiet ? kMostNap : kLeastNap;
     if (due > after) event_.wait(seen, std::min(nap, due - after));
   }
 }

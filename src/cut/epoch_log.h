@@ -118,6 +118,8 @@ class EpochLog {
   // Bytes of all segments, and of those that are needed until a fold has ended.
   std::uint64_t bytes() const noexcept { return segments_.bytes(); }
   std::uint64_t used_bytes() const noexcept { return segments_.used_bytes(); }
+  // Of those that are needed: without what is still free in the one that is written.
+  std::uint64_t filled_bytes() const noexcept { return used_bytes() - segments_.room(); }
   std::uint64_t segment_bytes() const noexcept { return shape_.segment_bytes; }
   // Bytes of parts that were written.
   std::uint64_t written() const noexcept { return written_ + segments_.zero_bytes(); }

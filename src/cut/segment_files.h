@@ -61,6 +61,7 @@ class SegmentFiles {
 
   // --- the segment that is written ---
   bool has_room(std::uint64_t n) const noexcept { return open_ && at_ + n <= bytes_; }
+  std::uint64_t room() const noexcept { return open_ ? bytes_ - at_ : 0; }
   std::uint64_t number() const noexcept { return number_; }
   std::uint64_t at() const noexcept { return at_; }  // where the next part lies
   // Leaves the segment, whose last epoch is not beyond `last`, and begins the next one, with room

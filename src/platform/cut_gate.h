@@ -68,9 +68,10 @@ class CutGate {
     typename P::template Atomic<std::uint64_t> storing{0};
     // For StoreTracker. The thread that cuts sets `ring`; the rest is of the thread alone.
     typename P::template Atomic<typename P::template Atomic<std::uint64_t>*> ring{nullptr};
-    std::uint64_t at = 0;     // in the ring
-    std::uint64_t line = 0;   // the last that the thread has noted
-    std::uint64_t round = 0;  // in which it did
+    std::uint64_t at = 0;                 // in the ring
+    std::uint64_t line = 0;               // the last that the thread has noted
+    std::uint64_t round = 0;              // in which it did
+    std::atomic<std::uint64_t> lines{0};  // that it has noted; a figure, which orders nothing
   };
 
   static constexpr std::uint64_t kFirstRound = 2;
@@ -83,7 +84,7 @@ class CutGate {
   }
 
   // --- writers ---
-  Slot& slot(std::uint32_t number) noexcept { return slots_[number]; }
+  Slot& slot(std::uint32_t number) const noexcept { return slots_[number]; }
   // Whether the slot has never entered. Then call join() before enter().
   static bool fresh(const Slot& slot) noexcept {
     return slot.storing.load(std::memory_order_relaxed) == 0;

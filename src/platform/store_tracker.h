@@ -5,7 +5,7 @@
 //   round. In a later round it may have been taken since: a store that is not noted then is in no
 //   cut. Before all that, the part of the pool that the store goes to is made ready, if it is not
 //   (first_stores.h).
-// COSTS  Each store makes two stores and a load more, and one store and load more than that if its
+// COSTS  Each store makes two stores and a load more, and two of each more than that if its
 //   line is not the one of the store before. The word `state` of the gate is shared; all else
 //   belongs to the thread.
 #pragma once
@@ -72,6 +72,16 @@ class StoreTracker {
   }
   // Moves what threads have noted into the set of dirty lines. Returns false if the log is damaged.
   bool drain() noexcept { return log_.drain(gate_.slots_used()); }
+  // --- any thread ---
+  // How many lines were noted, with those that were noted before.
+  std::uint64_t noted() const noexcept {
+    std::uint64_t lines = 0;
+    const std::uint32_t used = gate_.slots_used();
+    for (std::uint32_t i = 0; i < used; ++i) {
+      lines += gate_.slot(i).lines.load(std::memory_order_relaxed);
+    }
+    return lines;
+  }
   const std::byte* base() const noexcept { return base_; }
   CutGate<P>& gate() noexcept { return gate_; }
   DirtyLog<P>& log() noexcept { return log_; }
@@ -86,6 +96,7 @@ class StoreTracker {
     const bool same_round = slot.round == round || !P::runs("cut.track.round"_site);
     if (count == 1 && first == slot.line && same_round) return;
     log_.note(slot.ring.load(std::memory_order_acquire), slot.at, first, count);
+    slot.lines.store(slot.lines.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
     slot.line = first + count - 1;
     slot.round = round;
   }

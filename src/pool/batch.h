@@ -32,7 +32,7 @@
 //   that are left are planned and applied as above, then clear. A map of the batch that cannot be
 //   opened refuses the pool.
 // PROGRESS  blocking. Mutations of other threads wait from the choice to the end of clear. The
-//   batch itself waits for the brake (gate.h) between its mutations.
+//   batch itself waits for the brake (gate.h) between its mutations, in its record, too.
 #pragma once
 
 #include <algorithm>
@@ -257,7 +257,10 @@ class Batch {
                .root = part.target.root,
                .version = part.target.map->batch_version(),
                .entries = part.end - part.begin});
-      for (const detail::Mutation& mutation : mutations_of(part)) out.add(mutation);
+      for (const detail::Mutation& mutation : mutations_of(part)) {
+        core_.epochs().gate().slow_record();  // it may be longer than the log
+        out.add(mutation);
+      }
     }
     out.end();
     platform.flush(memory, head_.bytes, "pool.batch.record"_site);

@@ -122,6 +122,16 @@ class Trouble : public BufferedFiles {
             .recovery_threads = 1,
             .background_threads = interval_ms == 3'600'000 ? 0U : 1U};
   }
+  // Bytes of the files of the log.
+  std::uint64_t log_size() const {
+    std::uint64_t bytes = 0;
+    std::error_code gone;
+    for (const fs::directory_entry& file : fs::directory_iterator(path() + "-log", gone)) {
+      const std::uint64_t size = file.file_size(gone);
+      if (!gone) bytes += size;
+    }
+    return bytes;
+  }
   // The next process finds the last of `n` puts of put_until().
   void close_and_expect(Pool& pool, std::uint64_t n);
 
