@@ -3,8 +3,8 @@
 // WHAT  A thread moves what writers have noted out of their rings every few milliseconds. Once an
 //   interval it cuts the pool, if anything has changed, and writes the lines as an epoch. Callers
 //   wait for the number of a cut; any number of them share one. The first of them makes it itself.
-//   While nothing changes, the thread sleeps for longer, with the brake on: the first mutation that
-//   comes wakes it, and goes on.
+//   While nothing is stored, the gate of stores sleeps, and so does the thread, until the next cut
+//   is due, if there is something to cut. The next store wakes it.
 // INVARIANTS
 //   stream.T1  A cut with a number of at least next() began after that call, so it has everything
 //       that had been acknowledged before it.
@@ -12,6 +12,7 @@
 //       before it, are durable.
 //   stream.T3  Lines are settled only after the watch knows the epoch that has them to be durable.
 //       A kill in between makes them dirty once more than needed.
+//   stream.T4  While the gate sleeps and `clean_` is set, everything that was stored is durable.
 // FAILURE  After an error of the log nothing is written, and every call returns that error, until
 //   resume(). The thread calls it each second, if the disk or the system may have been the cause.
 //   What has changed stays dirty.
@@ -33,7 +34,7 @@
 #include "cut/epoch_log.h"
 #include "perdure/options.h"
 #include "platform/storage.h"
-#include "platform/timed_event.h"
+#include "platform/work_thread.h"
 
 namespace perdure {
 
@@ -46,6 +47,10 @@ class CutWatch {
   virtual void on_durable(EpochId id, std::uint64_t unix_ns) noexcept = 0;
   // On: mutations ask lets() and failure() first.
   virtual void brake(bool on) noexcept = 0;
+  // True: nothing has changed since the last cut. False: a store comes. Any thread.
+  virtual void on_rest(bool rests) noexcept = 0;
+  // That is so still. As verify_copy().
+  virtual Status on_tend() noexcept = 0;
   // The log is so long that it should be folded.
   virtual void wants_fold() noexcept = 0;
   // What was copied out of the pool before the call can be used. An error says why not.
@@ -78,7 +83,7 @@ struct CutFigures {
 };
 
 template <class P>
-class CutStream {
+class CutStream final : private GateWatch {
  public:
   // Everything must stay valid. `pool`: its size is that of an epoch.
   CutStream(P& platform, StoreTracker<P>& tracker, EpochLog& log, const Storage& pool,
@@ -92,6 +97,7 @@ class CutStream {
         durable_at_(shape.behind ? 0 : P::now_ns()),
         due_(P::now_ns() + (shape.behind ? 0 : shape.interval_ns)) {
     see_room();
+    tracker_.gate().set_watch(*this);
   }
   CutStream(const CutStream&) = delete;
   CutStream& operator=(const CutStream&) = delete;
@@ -100,9 +106,9 @@ class CutStream {
   // Starts the thread. Without one, or if the system refuses it (false), callers make the cuts.
   bool start() noexcept {
     threaded_.store(true, std::memory_order_relaxed);
-    const bool started = thread_.start(body_);
-    threaded_.store(started, std::memory_order_relaxed);
-    return started;
+    if (work_.wake()) return true;
+    threaded_.store(false, std::memory_order_relaxed);
+    return false;
   }
   // Ends the thread. From here on callers make the cuts. Idempotent.
   void stop() noexcept;
@@ -125,6 +131,7 @@ class CutStream {
   Status sync() noexcept { return wait(next()); }
   // Nanoseconds since a moment of which everything is durable.
   std::uint64_t lag_ns() const noexcept {
+    if (is_clean()) return 0;
     const std::uint64_t at = durable_at_.load(std::memory_order_relaxed);
     return P::now_ns() - std::min(at, P::now_ns());
   }
@@ -177,7 +184,6 @@ class CutStream {
     if (failed()) return true;
     if (by_callers_) return !full() && !is_due();
     if (!threaded_.load(std::memory_order_relaxed)) return true;
-    if (rests_.load(std::memory_order_relaxed) && rests_.exchange(false)) event_.signal();
     return !full() && !lags() && !fills_up();
   }
   Status refusal() const noexcept { return shape_.refuses ? failure() : Status(); }
@@ -187,9 +193,10 @@ class CutStream {
   }
 
  private:
-  static constexpr std::uint64_t kLeastNap = 2'000'000;  // a ring lasts for that long
-  static constexpr std::uint64_t kMostNap = 64'000'000;  // of a pool that rests: after that many
-  static constexpr std::uint32_t kQuiet = 16;            // looks, there was nothing to move
+  static constexpr std::uint64_t kLeastNap = 2'000'000;   // a ring lasts for that long
+  static constexpr std::uint64_t kMostNap = 64'000'000;   // after a failure
+  static constexpr std::uint32_t kQuiet = 16;             // looks; then the gate sleeps
+  static constexpr std::uint64_t kTend = 10'000'000'000;  // of a pool that rests
   static constexpr std::uint64_t kMostSlack = 100'000'000;
   static constexpr std::uint64_t kAgain = 1'000'000;      // after a cut that did not succeed
   static constexpr std::uint64_t kRetry = 1'000'000'000;  // after a failure of the log
@@ -203,7 +210,26 @@ class CutStream {
     void operator()() const { stream->run(); }
   };
 
+  // --- GateWatch ---
+  void on_wake() noexcept override {
+    const std::uint64_t now = P::now_ns();
+    if (clean_.exchange(false)) durable_at_.store(now, std::memory_order_relaxed);
+    watch_.on_rest(false);  // also if another thread does it: the store that comes is of this one
+    if (threaded_.load(std::memory_order_relaxed)) (void)work_.wake();
+  }
+
   void run() noexcept;
+  bool fall_asleep() noexcept;
+  void rest_until_woken(std::uint32_t seen) noexcept;
+  // stream.T4. In this order: while the gate sleeps, clean_ is not that of a sleep before.
+  bool is_clean() const noexcept {
+    return tracker_.gate().sleeps() && clean_.load(std::memory_order_seq_cst);
+  }
+  void rouse() noexcept {
+    if (!tracker_.gate().sleeps()) return;
+    on_wake();
+    tracker_.gate().wake();
+  }
   // Makes a cut; the caller has the latch. busy: try again.
   Status attempt_with_latch(bool resumes = false) noexcept;
   // Another caller may have made that cut while this one waited for the latch.
@@ -234,9 +260,7 @@ class CutStream {
     P::unpark(done_);
   }
   // Without a thread mutations always ask.
-  void put_brake(bool on) noexcept {
-    watch_.brake(on || by_callers_ || rests_.load(std::memory_order_relaxed));
-  }
+  void put_brake(bool on) noexcept { watch_.brake(on || by_callers_); }
   // Mutations must not go on before the next cut.
   bool lags() const noexcept {
     return shape_.throttles &&
@@ -262,29 +286,29 @@ class CutStream {
   // threads, so not for every mutation.
   bool fills_up() noexcept {
     const std::uint64_t now = P::now_ns();
-    if (now - std::min(now, looked_at_.load(std::memory_order_relaxed)) >= kLook) {
-      looked_at_.store(now, std::memory_order_relaxed);
-      const std::uint64_t lines = tracker_.noted() - written_.load(std::memory_order_relaxed);
-      fills_up_.store(lines * kLogged >= room_.load(std::memory_order_relaxed),
-                      std::memory_order_relaxed);
-    }
-    return fills_up_.load(std::memory_order_relaxed);
+    if (now - std::min(now, looked_at_.load(std::memory_order_acquire)) < kLook)
+      return fills_up_.load(std::memory_order_relaxed);
+    looked_at_.store(now, std::memory_order_relaxed);
+    const std::uint64_t written = written_.load(std::memory_order_acquire);  // before noted()
+    const std::uint64_t lines = tracker_.noted() - written;
+    const bool fills = lines * kLogged >= room_.load(std::memory_order_relaxed);
+    fills_up_.store(fills, std::memory_order_relaxed);
+    return fills;
   }
   // `noted`: what the log has of what was noted.
   void see_written(std::uint64_t noted) noexcept {
-    written_.store(noted, std::memory_order_relaxed);
-    looked_at_.store(0, std::memory_order_relaxed);
+    written_.store(noted, std::memory_order_release);
   }
   void see_room() noexcept {
     const std::uint64_t filled = log_.filled_bytes();
     // At the bound no cut makes room.
     room_.store(filled < bound() ? bound() - filled : kNoBound, std::memory_order_relaxed);
+    looked_at_.store(0, std::memory_order_release);
   }
   void see_log() noexcept {
-    const bool wanted = wants_fold();
     used_.store(log_.used_bytes(), std::memory_order_relaxed);
     see_room();
-    if (!wanted && wants_fold()) watch_.wants_fold();
+    if (wants_fold()) watch_.wants_fold();
   }
 
   Cutter<P> cutter_;
@@ -313,17 +337,15 @@ class CutStream {
   typename P::template Atomic<bool> failed_{false};
   typename P::template Atomic<bool> busy_{false};         // the last cut has to be tried again
   typename P::template Atomic<bool> caller_cuts_{false};  // with the latch, until the disk has it
-  typename P::template Atomic<bool> stopped_{false};
   typename P::template Atomic<bool> threaded_{false};
-  typename P::template Atomic<bool> rests_{false};  // the thread naps for long: wake it
+  typename P::template Atomic<bool> clean_{false};
   bool by_callers_ = false;
   mutable typename P::Latch figures_latch_;
   CutFigures figures_;
   Status failure_;  // under figures_latch_
 
-  TimedEvent event_;
-  typename P::Thread thread_;
   Body body_{this};
+  WorkThread<P> work_{body_};
 };
 
 template <class P>
@@ -341,6 +363,7 @@ Status CutStream<P>::fail_with(Status s) noexcept {
     figures_.failed_unix_ns = P::unix_ns();
   }
   failed_.store(true, std::memory_order_release);
+  rouse();  // the thread tries it again
   tell();
   return s;
 }
@@ -367,6 +390,7 @@ Status CutStream<P>::attempt_with_latch(bool resumes) noexcept {
   const std::uint64_t number = begun_.fetch_add(1, std::memory_order_seq_cst) + 1;
   const std::uint64_t began = P::now_ns();
   const std::uint64_t unix_ns = P::unix_ns();
+  rouse();
   const std::uint64_t noted = tracker_.noted();
   due_.store(began + shape_.interval_ns, std::memory_order_relaxed);
   put_brake(true);
@@ -444,11 +468,15 @@ Status CutStream<P>::wait(std::uint64_t cut) noexcept {
   for (unsigned spins = 0;;) {
     const std::uint32_t seen = done_.load(std::memory_order_acquire);
     if (reached() >= cut) return {};
+    if (is_clean()) {
+      LatchGuard guard(latch_);
+      return watch_.verify_copy();
+    }
     // It may have been forgotten meanwhile.
     if (Status s = failure(); !s.ok()) return s;
     if (threaded_.load(std::memory_order_acquire)) {
       if (tries && attempt_now(cut, tries)) continue;
-      event_.signal();
+      (void)work_.wake();
       P::park(done_, seen);
     } else if (Status s = attempt_unless(cut); !s.ok() && s != StatusCode::busy) {
       return s;
@@ -549,10 +577,10 @@ void CutStream<P>::run() noexcept {
   std::uint32_t quiet = 0;   // looks that have moved none
   std::uint64_t before = 0;  // notes that were moved until the last look
   std::uint64_t retry_at = 0;
-  while (!stopped_.load(std::memory_order_acquire)) {
-    const std::uint32_t seen = event_.seen();
+  while (!work_.stopped()) {
+    const std::uint32_t seen = work_.seen();
     if (caller_cuts_.load(std::memory_order_relaxed)) {  // it has emptied the rings
-      event_.wait(seen, kLeastNap);
+      work_.wait(seen, kLeastNap);
       continue;
     }
     const bool asked = wanted_.load(std::memory_order_seq_cst) > reached();
@@ -573,26 +601,51 @@ void CutStream<P>::run() noexcept {
       LatchGuard guard(latch_);
       cutter_.drain();
       const std::uint64_t moved = tracker_.log().drained();
-      const bool woken = quiet >= kQuiet && !rests_.load(std::memory_order_relaxed);
-      const std::uint32_t was = quiet;
-      quiet = woken || moved != std::exchange(before, moved) ? 0 : quiet + 1;
-      if ((was >= kQuiet) != (quiet >= kQuiet)) {
-        rests_.store(quiet >= kQuiet, std::memory_order_relaxed);
-        put_brake(!refusal().ok() || full());
-      }
+      quiet = moved != std::exchange(before, moved) ? 0 : quiet + 1;
     }
+    const bool asleep = quiet >= kQuiet && fall_asleep();
     const std::uint64_t after = P::now_ns();
-    const std::uint64_t nap = quiet >= kQuiet ? kMostNap : kLeastNap;
-    if (due > after) event_.wait(seen, std::min(nap, due - after));
+    if (asleep && is_clean()) {
+      rest_until_woken(seen);
+    } else if (due > after) {
+      const std::uint64_t nap = failed() ? kMostNap : kLeastNap;
+      work_.wait(seen, asleep ? due - after : std::min(nap, due - after));
+    }
+    // A writer that was stopped before it could open the gate must find it in another state.
+    if (asleep) rouse();
+    if (asleep) quiet = 0;
   }
+}
+
+// Nobody stores; but the kernel may tell that it could not write a part of the live image.
+template <class P>
+void CutStream<P>::rest_until_woken(std::uint32_t seen) noexcept {
+  for (;;) {
+    work_.wait(seen, kTend);
+    if (work_.seen() != seen) return;
+    LatchGuard guard(latch_);
+    if (!is_clean() || !watch_.on_tend().ok()) return;
+  }
+}
+
+// After a failure the thread has to try again.
+template <class P>
+bool CutStream<P>::fall_asleep() noexcept {
+  LatchGuard guard(latch_);
+  if (failed()) return false;
+  const bool asleep = cutter_.sleep([this] {
+    const bool clean = rests() && log_.is_confirmed();
+    if (clean) watch_.on_rest(true);
+    clean_.store(clean, std::memory_order_seq_cst);
+  });
+  if (!asleep && clean_.exchange(false)) watch_.on_rest(false);
+  return asleep;
 }
 
 template <class P>
 void CutStream<P>::stop() noexcept {
   if (!threaded_.load(std::memory_order_relaxed)) return;
-  stopped_.store(true, std::memory_order_release);
-  event_.signal();
-  thread_.join();
+  work_.stop();
   threaded_.store(false, std::memory_order_release);
   tell();
 }

@@ -91,6 +91,20 @@ class Cutter {
     log_.again();
   }
 
+  // Leaves the gate shut until a thread stores. `before` is called in a moment when nothing is
+  // stored, and every line that has changed is dirty. False: a thread may have stored since.
+  template <class F>
+  bool sleep(F&& before) noexcept {
+    if (gate_.shut() != CutStep::done) return false;
+    const bool drained = !P::runs("cut.sleep.drain"_site) || tracker_.drain();
+    if (drained && !platform_.poisoned()) {
+      before();
+      if (gate_.sleep()) return true;
+    }
+    (void)gate_.open();
+    return false;
+  }
+
   static constexpr std::uint64_t kBatch = 8192;  // lines between two rounds
 
  private:

@@ -112,6 +112,7 @@ class EpochLog {
   bool empty() const noexcept { return !owes_ && part_ == 0 && count_ == 0; }
   // The last epoch that counts. It may be one for which commit() returned an error.
   EpochId durable() const noexcept { return durable_; }
+  bool is_confirmed() const noexcept { return confirmed_; }
   // The last epoch that the next commit() or confirm() writes.
   std::uint64_t next_end() const noexcept { return epoch_ + (replaces_ ? 2 : 1); }
   const Status& failure() const noexcept { return failure_; }

@@ -1,6 +1,7 @@
 // FoldThread: folds the log of a pool into its base when the log has become long (folding.h).
 //
-// WHAT  A thread waits until the stream of cuts wants a fold. It copies a piece of the pool, waits
+// WHAT  A thread waits until the stream of cuts wants a fold; after a second it ends, and it is
+//   started again when one is wanted. It copies a piece of the pool, waits
 //   for a cut, writes the piece to the base, and so on. The stream goes on meanwhile.
 // INVARIANTS
 //   thread.D1  The log is used under the latch of the stream only.
@@ -18,7 +19,7 @@
 
 #include "cut/cut_stream.h"
 #include "cut/folding.h"
-#include "platform/timed_event.h"
+#include "platform/work_thread.h"
 
 namespace perdure {
 
@@ -54,19 +55,24 @@ class FoldThread {
 
   // Returns false if the system refuses the thread.
   bool start() noexcept {
-    threaded_ = true;
-    threaded_ = thread_.start(body_);
-    return threaded_;
+    has_threads_ = work_.wake();
+    threaded_.store(has_threads_, std::memory_order_relaxed);
+    return has_threads_;
   }
   // Ends the thread; a fold that has begun is given up. Idempotent.
   void stop() noexcept;
   // In a child of fork. The parent may have had the latches.
   void abandon() noexcept {
-    threaded_ = false;
+    threaded_.store(false, std::memory_order_relaxed);
+    has_threads_ = false;
     abandoned_ = true;
   }
 
-  void wake() noexcept { event_.signal(); }
+  // If the system refuses a thread, callers make the steps until the next one that it grants.
+  void wake() noexcept {
+    if (has_threads_) threaded_.store(work_.wake(), std::memory_order_relaxed);
+  }
+  bool has_thread() const noexcept { return threaded_.load(std::memory_order_relaxed); }
   // Of a log that has failed for want of space; the caller has its latch. Returns whether segments
   // are free now.
   bool make_space() noexcept;
@@ -128,14 +134,13 @@ class FoldThread {
   typename P::template Atomic<std::uint32_t> done_{0};    // changes with folded_ and failures
   typename P::template Atomic<std::uint64_t> folds_{0};
   typename P::template Atomic<std::uint64_t> written_{0};
-  typename P::template Atomic<bool> stopped_{false};
-  bool threaded_ = false;
+  typename P::template Atomic<bool> threaded_{false};  // it is there, or wake() starts it
+  bool has_threads_ = false;
   bool abandoned_ = false;
   typename P::Latch step_latch_;  // of a step; before the latch of the stream
   typename P::Latch base_latch_;  // of a write to the base; after it
-  TimedEvent event_;
-  typename P::Thread thread_;
   Body body_{this};
+  WorkThread<P> work_{body_};
 };
 
 template <class P>
@@ -230,8 +235,8 @@ Status FoldThread<P>::fold() noexcept {
     while (asked < wanted &&
            !asked_.compare_exchange_weak(asked, wanted, std::memory_order_seq_cst)) {
     }
-    if (threaded_) {
-      event_.signal();
+    wake();
+    if (has_thread()) {
       P::park(done_, seen);
     } else {
       LatchGuard guard(step_latch_);
@@ -257,7 +262,7 @@ Status FoldThread<P>::with_base(F&& f) noexcept {
 
 template <class P>
 bool FoldThread<P>::run_due() noexcept {
-  if (threaded_ || !step_latch_.try_lock()) return false;
+  if (has_thread() || !step_latch_.try_lock()) return false;
   const bool done = due() && step().ok();
   step_latch_.unlock();
   return done;
@@ -278,24 +283,23 @@ bool FoldThread<P>::make_space() noexcept {
 
 template <class P>
 void FoldThread<P>::run() noexcept {
-  while (!stopped_.load(std::memory_order_acquire)) {
-    std::uint32_t seen = event_.seen();
+  while (!work_.stopped()) {
+    std::uint32_t seen = work_.seen();
     if (due()) {
       LatchGuard guard(step_latch_);
       if (step().ok()) continue;
-      seen = event_.seen();  // its own cut may have wanted a fold
+      seen = work_.seen();  // its own cut may have wanted a fold
     }
-    event_.wait(seen, kNap);
+    work_.wait(seen, kNap);
+    if (!due() && work_.end(seen)) return;
   }
 }
 
 template <class P>
 void FoldThread<P>::stop() noexcept {
   if (abandoned_) return;
-  stopped_.store(true, std::memory_order_release);
-  event_.signal();
-  if (std::exchange(threaded_, false)) thread_.join();
-  stopped_.store(false, std::memory_order_release);
+  work_.stop();
+  threaded_.store(false, std::memory_order_relaxed);
   stream_.with_log([&] { folding_.cancel(); });
 }
 

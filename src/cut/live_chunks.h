@@ -65,13 +65,16 @@ struct LiveHead {
   std::uint64_t used;     // 1: a mark of the base names this image
   std::uint64_t changes;  // of `durable`: durable[changes % 2] counts
   EpochId durable[2];
-  std::uint64_t durable_unix_ns;  // what had been acknowledged then is on the disk
+  std::uint64_t durable_unix_ns;  // what had been acknowledged then is on the disk; kNothingSince
   std::uint64_t live[40];         // a bit for each chunk
   std::uint64_t flags;            // kLost, kDoubtful, kPunched
   std::uint64_t begun;            // no later epoch has been written to the log
   std::uint64_t clocks;           // boot_clocks() when `durable` changed last
 };
 static_assert(sizeof(LiveHead) == sizeof(BaseMark) && std::is_trivially_copyable_v<LiveHead>);
+
+// In `durable_unix_ns`: and nothing has changed later.
+inline constexpr std::uint64_t kNothingSince = std::uint64_t{1} << 63;
 
 inline constexpr std::uint64_t kLost = 1;      // its owner has seen that a write-back had failed
 inline constexpr std::uint64_t kDoubtful = 2;  // a process that opened it has

@@ -154,7 +154,8 @@ Status LiveImage::inherit(std::string_view path, const layout::BaseMark& mark, i
   image_.watch_growth(*this);
   if (image_.size() < 2 * kPage) return StatusCode::corruption;
   if (s = dirty_->inherit(); !s.ok()) return s;
-  return chunks_->go_on();
+  if (s = chunks_->go_on(); s.ok()) set_rests(false);
+  return s;
 }
 
 void LiveImage::remove() noexcept {
@@ -200,7 +201,18 @@ std::uint64_t LiveImage::begun() const noexcept {
 void LiveImage::set_begun(std::uint64_t epoch) noexcept { set(head().begun, epoch); }
 
 std::uint64_t LiveImage::durable_unix_ns() const noexcept {
-  return word(head().durable_unix_ns).load(std::memory_order_relaxed);
+  const std::uint64_t now = RealPlatform::unix_ns();
+  const std::uint64_t at = word(head().durable_unix_ns).load(std::memory_order_relaxed);
+  return (at & layout::kNothingSince) != 0 ? now : at;
+}
+
+void LiveImage::set_rests(bool rests) noexcept {
+  Word& at = word(head().durable_unix_ns);
+  if (rests) {
+    at.fetch_or(layout::kNothingSince, std::memory_order_release);
+  } else {
+    at.fetch_and(~layout::kNothingSince, std::memory_order_seq_cst);
+  }
 }
 
 void LiveImage::set_durable(EpochId id, std::uint64_t unix_ns) noexcept {
@@ -210,8 +222,10 @@ void LiveImage::set_durable(EpochId id, std::uint64_t unix_ns) noexcept {
   set(live.changes, changes);
   if (unix_ns == 0) return;
   set(live.durable_unix_ns, unix_ns);
-  set(live.clocks, boot_clocks());
+  set_clocks();
 }
+
+void LiveImage::set_clocks() noexcept { set(head().clocks, boot_clocks()); }
 
 void LiveImage::set_flag(std::uint64_t flag) noexcept {
   word(head().flags).fetch_or(flag, std::memory_order_release);

@@ -108,6 +108,10 @@ class LiveImage final : private GrowthWatch {
   // `unix_ns`: what had been acknowledged then is durable; 0: as before.
   void set_durable(EpochId id, std::uint64_t unix_ns) noexcept;
   std::uint64_t durable_unix_ns() const noexcept;
+  // Whether nothing has changed since the last cut.
+  void set_rests(bool rests) noexcept;
+  // As set_durable() does.
+  void set_clocks() noexcept;
   // Before and after the base gets the epochs up to this one.
   void set_folding(std::uint64_t epoch) noexcept;
   void set_folded(std::uint64_t epoch) noexcept;

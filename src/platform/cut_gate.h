@@ -5,14 +5,19 @@
 //   until each store that had begun has ended (next_round), or closes the gate: then no store
 //   begins (shut, open). What it reads between shut() and an open() that returns true is the pool
 //   at one moment.
-// LAYOUT  DRAM. A word `state`: odd while the gate is shut, and it never falls. A line per thread
-//   slot with a word `storing`: odd while the thread stores, 0 before its first store.
+//   If nothing is stored for long, it can leave the gate shut (sleep): the next writer calls a
+//   watch, and opens the gate. So nothing is stored that the watch does not know of.
+// LAYOUT  DRAM. A word `state`: odd while the gate is shut, and it never falls, but for the bit
+//   that says that it sleeps. A line per thread slot with a word `storing`: odd while the thread
+//   stores, 0 before its first store.
 // INVARIANTS
 //   cut.G1  From a shut() that returned `done` until the gate opens, no thread is between enter()
 //       and leave().
 //   cut.G2  Every store that entered before next_round() has left when next_round() returns `done`.
 //       Every store that enters later gets a larger number from enter().
 //   cut.G3  open() returns true only if the gate has been shut since shut().
+//   cut.G4  From a sleep() that returned true until the gate opens, no thread is between enter()
+//       and leave(), and before a writer opens it, the watch was called.
 // OPERATIONS
 //   enter       storing odd, light fence, state. If that is odd: storing even, wait, again.
 //   leave       storing even (release)
@@ -23,6 +28,9 @@
 //               limit does the same. So a thread that cuts and loses its core stops no writer for
 //               longer, and open() then returns false: what was read since shut() is not of one
 //               moment.
+//   sleep       compare-and-swap of the state that shut() set: the bit is added. A writer that
+//               finds it does not wait: it calls the watch, and then opens the gate by another one.
+//   wake        the same compare-and-swap, by a thread that cuts
 // ORDERING
 //   enter() stores `storing`, passes a light fence and loads `state`; the thread that cuts stores
 //   `state`, passes a heavy fence and loads `storing`. So one of them sees the other (G1, G2).
@@ -59,6 +67,16 @@ enum class CutStep : std::uint8_t {
   busy,     // a thread has not left within the limit
   refused,  // the system refused the heavy fence
   damaged,  // the pool is poisoned, or the log of dirty lines is damaged
+};
+
+class GateWatch {
+ public:
+  // The gate sleeps, and a store is about to begin. Any thread, perhaps several at once, in a
+  // mutation.
+  virtual void on_wake() noexcept = 0;
+
+ protected:
+  ~GateWatch() = default;
 };
 
 template <class P>
@@ -104,7 +122,13 @@ class CutGate {
                        std::memory_order_release);
   }
 
-  // --- the thread that cuts; one at a time ---
+  // It must stay valid. Before sleep().
+  void set_watch(GateWatch& watch) noexcept { watch_ = &watch; }
+  bool sleeps() const noexcept { return is_asleep(state_.load(std::memory_order_seq_cst)); }
+  // Opens the gate, if it sleeps, without a call of the watch.
+  void wake() noexcept { wake_from(state_.load(std::memory_order_seq_cst)); }
+
+  // --- the thread that cuts; one at a time, while the gate does not sleep ---
   CutStep next_round() noexcept {
     state_.store(state_.load(std::memory_order_relaxed) + 2, std::memory_order_seq_cst);
     return await(limits_.round_ns);
@@ -124,12 +148,23 @@ class CutGate {
     return state_.compare_exchange_strong(expected, shut_ + 1, std::memory_order_seq_cst) ||
            !P::runs("cut.gate.void"_site);
   }
+  // After shut(), instead of open(). False: a writer has opened the gate.
+  [[nodiscard]] bool sleep() noexcept {
+    std::uint64_t expected = shut_;
+    return state_.compare_exchange_strong(expected, shut_ | kAsleep, std::memory_order_seq_cst);
+  }
   const CutLimits& limits() const noexcept { return limits_; }
   // Slots from here on have never stored.
   std::uint32_t slots_used() const noexcept { return used_.load(std::memory_order_seq_cst); }
 
  private:
+  static constexpr std::uint64_t kAsleep = std::uint64_t{1} << 63;
   static bool is_shut(std::uint64_t state) noexcept { return (state & 1) != 0; }
+  static bool is_asleep(std::uint64_t state) noexcept { return (state & kAsleep) != 0; }
+  void wake_from(std::uint64_t state) noexcept {
+    if (!is_asleep(state)) return;
+    (void)state_.compare_exchange_strong(state, (state & ~kAsleep) + 1, std::memory_order_seq_cst);
+  }
   static void announce(Slot& slot) noexcept {
     if (P::runs("cut.gate.announce"_site)) {
       // Odd, whatever it was: a signal handler may have jumped out of a store.
@@ -145,6 +180,7 @@ class CutGate {
   alignas(kOwnLine) typename P::template Atomic<std::uint32_t> used_{0};
   std::unique_ptr<Slot[]> slots_;
   CutLimits limits_;
+  GateWatch* watch_ = nullptr;
   std::uint64_t shut_ = 0;  // what shut() has set
 };
 
@@ -162,6 +198,10 @@ std::uint64_t CutGate<P>::wait(Slot& slot, std::uint64_t seen) noexcept {
   if (!P::runs("cut.gate.wait"_site)) return seen;
   for (;;) {
     leave(slot);
+    if (is_asleep(seen)) {
+      if (P::runs("cut.gate.watch"_site)) watch_->on_wake();
+      wake_from(seen);
+    }
     const std::uint64_t begin = P::now_ns();
     for (unsigned spins = 0; state_.load(std::memory_order_relaxed) == seen; P::pause(++spins)) {
       if (P::now_ns() - begin < limits_.writer_ns) continue;

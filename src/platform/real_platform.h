@@ -67,9 +67,10 @@ class RealPlatform {
   using Thread = BackgroundThread;
 
   // A test-and-set latch that yields under contention. The latches that operations on entries take
-  // are not held across system calls, except msync, and the copy of a chunk at its first store in a
-  // `buffered` pool. The latch of growth is also held while the file grows, that of the extents
-  // while it is punched, and the pool's maintenance latch during sync, check and compact.
+  // are not held across system calls, except msync, and in a `buffered` pool the copy of a chunk at
+  // its first store, and the wake-up of a thread by the first store after a rest. The latch of
+  // growth is also held while the file grows, that of the extents while it is punched, and the
+  // pool's maintenance latch during sync, check and compact.
   class Latch {
    public:
     void lock() noexcept {

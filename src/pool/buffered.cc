@@ -602,7 +602,7 @@ void Buffered::start(bool threads) noexcept {
 
 // A mutation waits for the threads, or does their work that is due: a cut, and a piece of a fold.
 void Buffered::wait() noexcept {
-  if (!stream_->serves_callers()) return stream_->wait_for_cut();
+  if (fold_thread_->has_thread()) return stream_->wait_for_cut();
   const bool cut = stream_->run_due();
   if (fold_thread_->run_due() || cut) {
     stream_->put_off();

@@ -127,6 +127,11 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
     live_.set_durable(id, unix_ns);
   }
   void brake(bool on) noexcept override { gate_->put_brake(on); }
+  void on_rest(bool rests) noexcept override { live_.set_rests(rests); }
+  Status on_tend() noexcept override {
+    live_.set_clocks();
+    return verify_copy();
+  }
   void wants_fold() noexcept override { fold_thread_->wake(); }
   bool make_space() noexcept override { return fold_thread_->make_space(); }
   bool begin_log_anew() noexcept override;

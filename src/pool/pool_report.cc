@@ -321,8 +321,10 @@ bool add_aside(const FileStorage& base, std::string_view image, std::vector<Asid
     layout::LiveHead head;
     if (!memory || !path.assign(image.substr(0, image.rfind('/') + 1), name)) return;
     if (!LiveImage::read_head(files, path.c_str(), head, base).ok()) return;  // its dirty lines
-    memory = detail::attempt(
-        [&] { out.push_back({.path = path.c_str(), .durable_unix_ns = head.durable_unix_ns}); });
+    memory = detail::attempt([&] {
+      const std::uint64_t at = head.durable_unix_ns & ~layout::kNothingSince;
+      out.push_back({.path = path.c_str(), .durable_unix_ns = at});
+    });
   });
   return memory;
 }
@@ -374,6 +376,7 @@ Expected<PoolInfo> Pool::inspect(std::string_view path) {
   PathText image;
   if (left) live = observe_base(storage, mark, path, identity, image);
   layout::LiveHead head{};
+  const std::uint64_t now = RealPlatform::unix_ns();  // before the head
   if (left && live.ok()) (void)storage.read(&head, sizeof(head), layout::kMarkOffset);
   // The owner may be writing a header or a root line meanwhile, so a torn read is repeated.
   for (int attempt = 0;; ++attempt) {
@@ -390,7 +393,8 @@ Expected<PoolInfo> Pool::inspect(std::string_view path) {
       const bool copied = detail::attempt([&] {
         out.filesystem = medium.filesystem;
         out.live_image = image.c_str();
-        out.durable_unix_ns = head.durable_unix_ns;
+        out.durable_unix_ns = head.durable_unix_ns & ~layout::kNothingSince;
+        if (in_use && out.durable_unix_ns != head.durable_unix_ns) out.durable_unix_ns = now;
         if (left && !out.trusted) {
           out.trust_note = live.ok() ? "its content was not trusted, and no check has passed since"
                                      : std::string(live.message());

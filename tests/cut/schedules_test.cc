@@ -37,6 +37,7 @@ struct Scenario {
   std::uint32_t thin = 1;
   std::uint32_t random = 0;  // schedules with more preemptions
   bool coarse = true;        // the reads of the thread that cuts are no decision points
+  bool sleeps = false;       // after each cut the gate may
 };
 
 // Two stores to one line, with a cut in between; of two lines that follow from each other.
@@ -59,6 +60,12 @@ std::vector<Scenario> scenarios() {
       {.name = "one line, no rings", .writers = {twice}, .full = true, .coarse = false},
       {.name = "two lines", .writers = {two_lines}, .kills = true},
       {.name = "no rings", .writers = {two_lines}, .full = true, .kills = true},
+      {.name = "asleep", .writers = {two_lines}, .sleeps = true},
+      {.name = "two writers wake it",
+       .writers = {two_lines, other},
+       .limits = hasty,
+       .thin = 32,
+       .sleeps = true},
       {.name = "published", .writers = {published}, .kills = true},
       {.name = "two writers", .writers = {two_lines, other}, .thin = 16},
       {.name = "one word", .writers = {twice, shared}, .thin = 16},
@@ -89,7 +96,7 @@ class Noting final : public Strategy {
   std::function<void()> note_;
 };
 
-class Trial {
+class Trial final : private GateWatch {
  public:
   explicit Trial(const Scenario& scenario) : scenario_(scenario) {}
 
@@ -104,7 +111,10 @@ class Trial {
     }
     bodies.emplace_back([&] {
       scheduler.set_coarse(scenario_.coarse);
-      for (int i = 0; i < 3 && wrong_.empty(); ++i) cut();
+      for (int i = 0; i < 3 && wrong_.empty(); ++i) {
+        cut();
+        if (scenario_.sleeps) sleep();
+      }
     });
     Noting noting(strategy, [&] {
       note();
@@ -112,6 +122,7 @@ class Trial {
     });
     if (!scheduler.run(bodies, noting)) return "stuck: " + scheduler.where();
     // Whatever was not in a cut is in the next one.
+    note();
     if (wrong_.empty()) cut();
     if (wrong_.empty() && std::memcmp(shadow_->data(), memory_->base(), kBytes) != 0) {
       wrong_ = "the last cut is not the pool";
@@ -120,6 +131,7 @@ class Trial {
   }
   std::uint64_t cuts() const { return cuts_; }
   std::uint64_t busy() const { return busy_; }
+  std::uint64_t sleeps() const { return sleeps_; }
 
  private:
   void start() {
@@ -136,6 +148,8 @@ class Trial {
     storage_.set_full(scenario_.full);
     tracker_.emplace(memory_->base(), *log_, scenario_.limits);
     ASSERT_TRUE(tracker_->make());
+    tracker_->gate().set_watch(*this);
+    clean_ = asleep_ = false;
     platform_->track_stores(*tracker_);
     cutter_.emplace(*platform_, *tracker_);
     shadow_.emplace(kBytes);
@@ -167,7 +181,16 @@ class Trial {
         return platform_->zero(&word(step.word), step.value * 8);
     }
   }
+  // cut.G4: while the gate sleeps, and no writer has called the watch, nothing changes.
+  void on_wake() noexcept override { clean_ = false; }
+  void sleep() {
+    const bool asleep = cutter_->sleep([&] { clean_ = log_->empty(); });
+    asleep_ = asleep;
+    if (asleep) ++sleeps_;
+    note();
+  }
   void note() {
+    if (asleep_ && clean_ && content() != durable_) wrong_ = "stored while the gate slept";
     if (!cutting_) return;
     if (moments_.empty() || std::memcmp(moments_.back().data(), memory_->base(), kBytes) != 0) {
       moments_.push_back(content());
@@ -175,6 +198,8 @@ class Trial {
   }
   // Cuts until one succeeds, or gives up. It must be a moment of the call.
   void cut() {
+    asleep_ = false;
+    tracker_->gate().wake();
     cutting_ = true;
     moments_.clear();
     note();
@@ -231,6 +256,8 @@ class Trial {
   std::vector<Content> moments_;
   std::string wrong_;
   bool cutting_ = false;
+  bool asleep_ = false, clean_ = false;
+  std::uint64_t sleeps_ = 0;
   std::uint64_t cuts_ = 0;
   std::uint64_t busy_ = 0;
 };
@@ -240,6 +267,7 @@ struct Outcome {
   std::uint64_t schedules = 0;
   std::uint64_t cuts = 0;
   std::uint64_t busy = 0;
+  std::uint64_t sleeps = 0;
 };
 
 Outcome explore(const Scenario& scenario, std::uint32_t preemptions) {
@@ -264,6 +292,7 @@ Outcome explore(const Scenario& scenario, std::uint32_t preemptions) {
   }
   outcome.cuts = trial.cuts();
   outcome.busy = trial.busy();
+  outcome.sleeps = trial.sleeps();
   return outcome;
 }
 
@@ -272,6 +301,7 @@ TEST(Schedules, EveryCutIsAMoment) {
     const Outcome outcome = explore(scenario, 2);
     EXPECT_EQ(outcome.wrong, "");
     EXPECT_GT(outcome.cuts, outcome.schedules);
+    EXPECT_EQ(outcome.sleeps != 0, scenario.sleeps);
     std::printf("%s: %llu schedules, %llu cuts, %llu busy\n", scenario.name,
                 static_cast<unsigned long long>(outcome.schedules),
                 static_cast<unsigned long long>(outcome.cuts),
@@ -295,7 +325,8 @@ INSTANTIATE_TEST_SUITE_P(Steps, Planted,
                                            "cut.gate.announce", "cut.gate.wait", "cut.gate.await",
                                            "cut.gate.shut", "cut.gate.void", "cut.take.keep",
                                            "cut.round.order", "cut.round.give_back",
-                                           "cut.last.give_back", "cut.take.order"),
+                                           "cut.last.give_back", "cut.take.order", "cut.gate.watch",
+                                           "cut.sleep.drain"),
                          [](const auto& step) {
                            std::string name = step.param;
                            std::ranges::replace(name, '.', '_');

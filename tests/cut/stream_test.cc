@@ -67,6 +67,8 @@ class Stream : public ::testing::Test, protected CutWatch {
   void on_writing(std::uint64_t) noexcept override {}
   bool begin_log_anew() noexcept override { return false; }
   Status verify_copy() noexcept override { return {}; }
+  void on_rest(bool rests) noexcept override { rests_ = rests; }
+  Status on_tend() noexcept override { return {}; }
   void wants_fold() noexcept override {}
   bool make_space() noexcept override { return false; }
 
@@ -79,6 +81,7 @@ class Stream : public ::testing::Test, protected CutWatch {
   std::optional<EpochLog> log_;
   EpochId durable_;
   std::atomic<bool> braked_{false};
+  std::atomic<bool> rests_{false};
   std::function<void()> at_durable_;
   std::optional<CutStream<RealPlatform>> stream_;  // its thread uses the others
 };
@@ -181,6 +184,42 @@ TEST_F(Stream, WhatAProcessBeforeHasLeftIsBehind) {
   for (int i = 0; i < 5000 && stream_->reached() == 0; ++i) ::usleep(1000);
   EXPECT_EQ(stream_->reached(), 1U) << "at once";
   EXPECT_LT(stream_->lag_ns(), std::uint64_t{60'000'000'000});
+}
+
+void wait_until(const std::function<bool()>& so) {
+  for (int i = 0; i < 20'000 && !so(); ++i) ::usleep(1000);
+  EXPECT_TRUE(so());
+}
+
+// stream.T4
+TEST_F(Stream, AThreadWithNothingToDoSleepsAndAStoreWakesIt) {
+  begin({.interval_ns = 5'000'000});
+  ASSERT_TRUE(stream_->start());
+  for (std::uint64_t i = 1; i < 4; ++i) {
+    wait_until([&] { return rests_.load(); });
+    EXPECT_EQ(stream_->lag_ns(), 0U);
+    const std::uint64_t reached = stream_->reached();
+    must(stream_->sync());
+    EXPECT_EQ(stream_->reached(), reached) << "there is nothing to cut";
+    store(300, i);
+    EXPECT_FALSE(rests_);
+    wait_until([&] { return stream_->reached() > reached; });
+  }
+  LogReader reader(files_, "log");
+  must(reader.scan(log_->marks().mark()));
+  std::uint64_t last = 0;
+  must(reader.replay([&](std::uint64_t, const LineWords& content) { last = content.words[0]; }));
+  EXPECT_EQ(last, 3U);
+}
+
+// A fold has failed, while the thread of cuts slept.
+TEST_F(Stream, AFailureWakesTheThread) {
+  begin({.interval_ns = 5'000'000});
+  ASSERT_TRUE(stream_->start());
+  wait_until([&] { return rests_.load(); });
+  stream_->on_fold_failed(Status(StatusCode::io));
+  EXPECT_EQ(stream_->sync(), StatusCode::io);
+  wait_until([&] { return stream_->failure().ok(); });
 }
 
 // Builds of 2026-11-28 could write such lines.
