@@ -55,6 +55,14 @@ class BackupFiles {
       : files_(files), folder_(folder) {}
 
   std::string_view folder() const noexcept { return folder_; }
+  // Names the parts. Errors: invalid_argument (a path is too long).
+  Status name() noexcept {
+    Status s = path_of(layout::kBackupBase, base_);
+    return s.ok() ? path_of(layout::kBackupLog, log_) : std::move(s);
+  }
+  // After name() or read().
+  const char* base() const noexcept { return base_.c_str(); }
+  const char* log() const noexcept { return log_.c_str(); }
   Status path_of(std::string_view name, PathText& path) const noexcept {
     return path_in(folder_, name, path);
   }
@@ -76,6 +84,7 @@ class BackupFiles {
 
   FileSystem& files_;
   std::string_view folder_;
+  PathText base_, log_;
   layout::BackupHead head_{};
   Array<std::uint32_t> sums_;
 };
@@ -94,9 +103,11 @@ inline Status BackupFiles::make() noexcept {
 
 inline Status BackupFiles::read() noexcept {
   PathText path;
-  if (Status s = path_of(layout::kBackupHead, path); !s.ok()) return s;
+  Status s = name();
+  if (s.ok()) s = path_of(layout::kBackupHead, path);
+  if (!s.ok()) return s;
   OpenFile file(files_);
-  Status s = file.open(path.c_str(), FileSystem::Open::reading);
+  s = file.open(path.c_str(), FileSystem::Open::reading);
   if (s == StatusCode::not_found) {
     return Status::format(StatusCode::not_found,
                           "%.*s: has no finished backup; perdure backup makes one",

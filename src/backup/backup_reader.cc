@@ -14,12 +14,11 @@ Status BackupReader::scan() noexcept {
   const layout::BackupHead& head = from_.head();
   if (!epochs_.push_back(head.first)) return StatusCode::out_of_memory;
   if (head.kind == layout::BackupKind::closed) return {};
-  if (Status s = from_.path_of(layout::kBackupLog, log_); !s.ok()) return s;
-  reader_.emplace(files_, log_.c_str());
+  reader_.emplace(files_, from_.log());
   reader_->limit(0, head.last_segment, head.last_segment_bytes);
   Status s = reader_->scan(head.mark);
   if (s.ok() && reader_->end().epoch != head.last.epoch) {
-    s = Status::format(StatusCode::corruption, "%s: ends at epoch %llu, and had %llu", log_.c_str(),
+    s = Status::format(StatusCode::corruption, "%s: ends at epoch %llu, and had %llu", from_.log(),
                        static_cast<unsigned long long>(reader_->end().epoch),
                        static_cast<unsigned long long>(head.last.epoch));
   }
@@ -77,12 +76,9 @@ Expected<layout::BackupEpoch> BackupReader::at_time(std::uint64_t unix_ns) const
 
 Status BackupReader::copy_base(FileSystem::File to, BackupProgress progress) noexcept {
   const layout::BackupHead& head = from_.head();
-  PathText path;
-  if (Status s = from_.path_of(layout::kBackupBase, path); !s.ok()) return s;
   OpenFile base(files_);
-  if (Status s = base.open(path.c_str(), FileSystem::Open::reading); !s.ok()) {
-    return as_corruption(s);
-  }
+  Status s = base.open(from_.base(), FileSystem::Open::reading);
+  if (!s.ok()) return as_corruption(s);
   std::unique_ptr<std::byte[]> piece(new (std::nothrow) std::byte[head.piece_bytes]);
   if (piece == nullptr) return StatusCode::out_of_memory;
   for (std::size_t i = 0; i < from_.sums().size(); ++i) {
@@ -93,13 +89,13 @@ Status BackupReader::copy_base(FileSystem::File to, BackupProgress progress) noe
     const bool same = *got == n && crc32c(0, piece.get(), n) == from_.sums()[i];
     if (!same && (*got != n || files_.does("backup.base.sums"_site))) {
       return Status::format(StatusCode::corruption, "%s: is damaged at %llu; use another backup",
-                            path.c_str(), static_cast<unsigned long long>(at));
+                            from_.base(), static_cast<unsigned long long>(at));
     }
     const bool hole =
         at + n < head.base_bytes &&
         std::all_of(piece.get(), piece.get() + n, [](std::byte b) { return b == std::byte{}; });
     if (hole) continue;
-    if (Status s = files_.write(to, piece.get(), n, at); !s.ok()) return s;
+    if (s = files_.write(to, piece.get(), n, at); !s.ok()) return s;
     progress(at + n, head.base_bytes);
   }
   return {};

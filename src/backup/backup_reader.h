@@ -56,7 +56,6 @@ class BackupReader {
 
   FileSystem& files_;
   BackupFiles from_;
-  PathText log_;
   std::optional<LogReader> reader_;
   Array<layout::BackupEpoch> epochs_;
 };

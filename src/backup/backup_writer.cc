@@ -80,28 +80,22 @@ Status BackupWriter::open_new_head(OpenFile& file) noexcept {
 
 // Removes what an attempt before this one has left.
 Status BackupWriter::clear() noexcept {
-  PathText base, log;
-  Status s = to_.path_of(layout::kBackupBase, base);
-  if (s.ok()) s = to_.path_of(layout::kBackupLog, log);
-  if (!s.ok()) return s;
-  s = files_.remove(base.c_str());
+  Status s = files_.remove(to_.base());
   if (!s.ok() && s != StatusCode::not_found) return s;
   while (!sums_.empty()) (void)sums_.pop_back();
   head_ = {};
   s = remove_later(0);
-  return s == StatusCode::not_found ? files_.make_folder(log.c_str()) : std::move(s);
+  return s == StatusCode::not_found ? files_.make_folder(to_.log()) : std::move(s);
 }
 
 // The segments behind this one: they do not count, and their numbers may come again.
 Status BackupWriter::remove_later(std::uint64_t segment) noexcept {
-  PathText log;
   Array<std::uint64_t> numbers;
-  Status s = to_.path_of(layout::kBackupLog, log);
-  if (s.ok()) s = list_segments(files_, log.c_str(), numbers);
+  Status s = list_segments(files_, to_.log(), numbers);
   for (std::size_t i = 0; s.ok() && i < numbers.size(); ++i) {
     if (numbers[i] <= segment) continue;
     PathText path;
-    s = path_in(log.c_str(), segment_name(numbers[i]), path);
+    s = path_in(to_.log(), segment_name(numbers[i]), path);
     if (s.ok()) s = files_.remove(path.c_str());
   }
   return s;
@@ -110,10 +104,9 @@ Status BackupWriter::remove_later(std::uint64_t segment) noexcept {
 // What an addition that failed has left behind the last part may not be on the disk, and must not
 // count when the segment is not the last one any more.
 Status BackupWriter::trim_last() noexcept {
-  PathText log, path, trimmed;
-  Status s = to_.path_of(layout::kBackupLog, log);
-  if (s.ok()) s = path_in(log.c_str(), segment_name(head_.last_segment), path);
-  if (s.ok()) s = path_in(log.c_str(), kUnnamedSegment, trimmed);
+  PathText path, trimmed;
+  Status s = path_in(to_.log(), segment_name(head_.last_segment), path);
+  if (s.ok()) s = path_in(to_.log(), kUnnamedSegment, trimmed);
   if (!s.ok() || head_.last_segment == 0) return s;
   OpenFile old(files_), file(files_);
   if (s = old.open(path.c_str(), FileSystem::Open::reading); !s.ok()) return as_corruption(s);
@@ -232,10 +225,8 @@ Status BackupWriter::copy_base(SegmentHolds* holds) noexcept {
   head_.piece_bytes = shape_.piece_bytes;
   head_.made_unix_ns = RealPlatform::unix_ns();
   total_ = copied_ + *size;
-  PathText path;
-  if (Status s = to_.path_of(layout::kBackupBase, path); !s.ok()) return s;
   OpenFile copy(files_);
-  if (Status s = copy.open(path.c_str(), FileSystem::Open::fresh); !s.ok()) return s;
+  if (Status s = copy.open(to_.base(), FileSystem::Open::fresh); !s.ok()) return s;
   bool hole = false;
   for (std::uint64_t at = 0; at < *size;) {
     const std::size_t n = std::min(shape_.piece_bytes, *size - at);
@@ -258,20 +249,16 @@ Status BackupWriter::copy_base(SegmentHolds* holds) noexcept {
 }
 
 Status BackupWriter::sync_base() noexcept {
-  PathText path;
-  if (Status s = to_.path_of(layout::kBackupBase, path); !s.ok()) return s;
   OpenFile copy(files_);
-  if (Status s = copy.open(path.c_str(), FileSystem::Open::existing); !s.ok()) return s;
+  if (Status s = copy.open(to_.base(), FileSystem::Open::existing); !s.ok()) return s;
   Status s = files_.sync(*copy, "backup.base.sync"_site);
   if (s.ok()) files_.forget(*copy);
   return s;
 }
 
 Status BackupWriter::verify_base() noexcept {
-  PathText path;
-  if (Status s = to_.path_of(layout::kBackupBase, path); !s.ok()) return s;
   OpenFile copy(files_);
-  if (Status s = copy.open(path.c_str(), FileSystem::Open::reading); !s.ok()) return s;
+  if (Status s = copy.open(to_.base(), FileSystem::Open::reading); !s.ok()) return s;
   for (std::size_t i = 0; i < sums_.size(); ++i) {
     const std::uint64_t at = i * shape_.piece_bytes;
     const std::size_t n = std::min(shape_.piece_bytes, head_.base_bytes - at);
@@ -279,7 +266,7 @@ Status BackupWriter::verify_base() noexcept {
     if (!got) return std::move(got.error());
     if (*got != n || crc32c(0, piece_.get(), n) != sums_[i]) {
       return Status::format(StatusCode::io, "%s: what was written at %llu cannot be read back",
-                            path.c_str(), static_cast<unsigned long long>(at));
+                            to_.base(), static_cast<unsigned long long>(at));
     }
   }
   return {};
@@ -295,10 +282,8 @@ Status BackupWriter::copy_closed(const layout::BaseMark& mark) noexcept {
   const std::size_t n = std::min<std::uint64_t>(layout::kDirectoryOffset, head_.base_bytes);
   std::unique_ptr<std::byte[]> now(new (std::nothrow) std::byte[2 * n]);
   if (now == nullptr) return StatusCode::out_of_memory;
-  PathText path;
-  if (s = to_.path_of(layout::kBackupBase, path); !s.ok()) return s;
   OpenFile copy(files_);
-  if (s = copy.open(path.c_str(), FileSystem::Open::reading); !s.ok()) return s;
+  if (s = copy.open(to_.base(), FileSystem::Open::reading); !s.ok()) return s;
   auto before = files_.read(*copy, now.get(), n, 0);
   auto after = pool_.read(*base_, now.get() + n, n, 0);
   if (!before) return std::move(before.error());
@@ -368,9 +353,8 @@ Status BackupWriter::copy_segment(const SegmentHolds::Held& held,
                                   const layout::SegmentHead& head) noexcept {
   const bool goes_on = held.number == head_.last_segment;
   const std::uint64_t begin = goes_on ? head_.last_segment_bytes : kPage;
-  PathText log, path;
-  Status s = to_.path_of(layout::kBackupLog, log);
-  if (s.ok()) s = path_in(log.c_str(), segment_name(held.number), path);
+  PathText path;
+  Status s = path_in(to_.log(), segment_name(held.number), path);
   OpenFile file(files_);
   if (s.ok()) s = file.open(path.c_str(), FileSystem::Open::existing);
   if (s == StatusCode::not_found) s = file.open(path.c_str(), FileSystem::Open::fresh);
@@ -409,10 +393,7 @@ Status BackupWriter::copy_segments(SegmentHolds& holds, bool last) noexcept {
     if (Status s = copy_segment(held[done], *head); !s.ok()) return s;
   }
   holds.drop(done);
-  if (!last) return {};
-  PathText log;
-  Status s = to_.path_of(layout::kBackupLog, log);
-  return s.ok() ? files_.sync_folder(log.c_str(), "backup.log.names"_site) : std::move(s);
+  return last ? files_.sync_folder(to_.log(), "backup.log.names"_site) : Status();
 }
 
 // Up to the segment `newest` at least: the owner may be faster than the copy.
@@ -444,9 +425,7 @@ void BackupWriter::set_end(const LogReader& reader) noexcept {
 
 // backup.K2
 Status BackupWriter::verify_log() noexcept {
-  PathText log;
-  if (Status s = to_.path_of(layout::kBackupLog, log); !s.ok()) return s;
-  LogReader reader(files_, log.c_str());
+  LogReader reader(files_, to_.log());
   Status s = verify_chain(reader, head_.mark, 0);
   if (s == StatusCode::untrusted || s == StatusCode::exists)
     return changed("its log was used again");
@@ -475,11 +454,8 @@ Status BackupWriter::verify_added(const layout::BaseMark& now) noexcept {
   // A mark can be one segment behind, after a kill. One that is further behind is of another time.
   const bool older = now.newest + 1 < to_.head().last_segment;
   last.newest = now.newest < to_.head().last_segment ? 0 : now.newest;
-  PathText log;
-  Status s = to_.path_of(layout::kBackupLog, log);
-  if (!s.ok()) return s;
-  LogReader reader(files_, log.c_str());
-  s = verify_chain(reader, last, to_.head().end_segment);
+  LogReader reader(files_, to_.log());
+  Status s = verify_chain(reader, last, to_.head().end_segment);
   const bool follows =
       s.ok() && !branches_ && !older &&
       (now.folded < last.folded || reader.has({.epoch = now.folded, .seal = now.folded_seal}));

@@ -117,20 +117,19 @@ bool same_file(std::string_view left, std::string_view right) noexcept {
 }
 
 // A backup may remove what it finds in its folder: that must not be the pool, nor its log.
-Status refuse_parts_of(const BackupSource& source, const BackupFiles& to) noexcept {
-  if (Status s = check_output(to.folder()); !s.ok()) return s;
-  PathText base, log;
-  Status s = to.path_of(layout::kBackupBase, base);
-  if (s.ok()) s = to.path_of(layout::kBackupLog, log);
-  if (!s.ok()) return s;
+Status make_folder(FileSystem& files, std::string_view folder,
+                   const BackupSource& source) noexcept {
+  if (Status s = check_output(folder); !s.ok()) return s;
+  BackupFiles to(files, folder);
+  if (Status s = to.name(); !s.ok()) return s;
   struct stat info{};
-  const bool link = ::lstat(log.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
-  if (!link && !same_file(to.folder(), source.log) && !same_file(log.c_str(), source.log) &&
-      !same_file(base.c_str(), source.base))
-    return {};
+  const bool link = ::lstat(to.log(), &info) == 0 && S_ISLNK(info.st_mode);
+  if (!link && !same_file(folder, source.log) && !same_file(to.log(), source.log) &&
+      !same_file(to.base(), source.base))
+    return to.make();
   return Status::format(StatusCode::invalid_argument,
                         "%.*s: has a part of the pool, or a link to one; choose another path",
-                        length(to.folder()), to.folder().data());
+                        length(folder), folder.data());
 }
 
 Expected<BackupInfo> write_backup(const BackupSource& source, std::string_view folder,
@@ -138,11 +137,9 @@ Expected<BackupInfo> write_backup(const BackupSource& source, std::string_view f
   RealFileSystem files;
   PathText name;
   if (Status s = folder_name(folder, name); !s.ok()) return fail(std::move(s));
-  BackupFiles to(files, name.c_str());
   FolderLock lock;
   resemble(files, source.base);
-  Status s = refuse_parts_of(source, to);
-  if (s.ok()) s = to.make();
+  Status s = make_folder(files, name.c_str(), source);
   if (s.ok()) s = lock.take(name.c_str(), LOCK_EX);
   if (s.ok()) s = files.hold_open(name.c_str(), lock.folder());
   if (!s.ok()) return fail(std::move(s));
