@@ -67,8 +67,8 @@ inline std::uint32_t backup_crc(const BackupHead& head) {
 inline bool is_backup(const BackupHead& head) {
   return head.magic == kBackupMagic && head.crc == backup_crc(head);
 }
-inline EpochId id_of(const BackupEpoch& epoch) {
-  return {.epoch = epoch.epoch, .seal = epoch.seal};
+inline BackupEpoch epoch_of(EpochId id, std::uint64_t unix_ns) {
+  return {.epoch = id.epoch, .unix_ns = unix_ns, .seal = id.seal, .reserved = 0};
 }
 
 }  // namespace perdure::layout

@@ -27,9 +27,8 @@ Status BackupReader::scan() noexcept {
   for (std::size_t i = 0; i < reader_->count(); ++i) {
     const auto next = reader_->counting(i);
     if (next.id.epoch <= head.first.epoch) continue;
-    const layout::BackupEpoch epoch{
-        .epoch = next.id.epoch, .unix_ns = next.unix_ns, .seal = next.id.seal, .reserved = 0};
-    if (!epochs_.push_back(epoch)) return StatusCode::out_of_memory;
+    if (!epochs_.push_back(layout::epoch_of(next.id, next.unix_ns)))
+      return StatusCode::out_of_memory;
   }
   return {};
 }

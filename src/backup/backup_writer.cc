@@ -295,7 +295,7 @@ Status BackupWriter::copy_closed(const layout::BaseMark& mark) noexcept {
   if (header.close_state == layout::CloseState::dirty) return changed("the pool was opened");
   std::memcpy(head_.uuid, header.uuid, sizeof(head_.uuid));
   head_.mark = mark;
-  head_.first = {.epoch = mark.folded, .unix_ns = 0, .seal = mark.folded_seal, .reserved = 0};
+  head_.first = layout::epoch_of({.epoch = mark.folded, .seal = mark.folded_seal}, 0);
   head_.last = head_.first;
   return write_head(layout::BackupKind::closed, unix_ns);
 }
@@ -419,7 +419,7 @@ Status BackupWriter::verify_chain(LogReader& reader, const layout::BaseMark& mar
 
 void BackupWriter::set_end(const LogReader& reader) noexcept {
   const LogEnd& end = reader.end();
-  head_.last = {.epoch = end.epoch, .unix_ns = end.unix_ns, .seal = end.seal, .reserved = 0};
+  head_.last = layout::epoch_of({.epoch = end.epoch, .seal = end.seal}, end.unix_ns);
   head_.end_segment = reader.last_segment();
 }
 
@@ -431,13 +431,12 @@ Status BackupWriter::verify_log() noexcept {
     return changed("its log was used again");
   if (!s.ok()) return s;
   const layout::BaseMark& mark = head_.mark;
-  head_.first = {.epoch = mark.folded, .unix_ns = 0, .seal = mark.folded_seal, .reserved = 0};
+  head_.first = layout::epoch_of({.epoch = mark.folded, .seal = mark.folded_seal}, 0);
   // Another one if a restart has replaced it.
   for (std::size_t i = 0; i < reader.count() && head_.first.epoch < mark.folding; ++i) {
     const auto epoch = reader.counting(i);
     if (epoch.id.epoch < mark.folding) continue;
-    head_.first = {
-        .epoch = epoch.id.epoch, .unix_ns = epoch.unix_ns, .seal = epoch.id.seal, .reserved = 0};
+    head_.first = layout::epoch_of(epoch.id, epoch.unix_ns);
   }
   set_end(reader);
   return {};
