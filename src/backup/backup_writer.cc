@@ -93,10 +93,7 @@ Status BackupWriter::remove_later(std::uint64_t segment) noexcept {
   Array<std::uint64_t> numbers;
   Status s = list_segments(files_, to_.log(), numbers);
   for (std::size_t i = 0; s.ok() && i < numbers.size(); ++i) {
-    if (numbers[i] <= segment) continue;
-    PathText path;
-    s = path_in(to_.log(), segment_name(numbers[i]), path);
-    if (s.ok()) s = files_.remove(path.c_str());
+    if (numbers[i] > segment) s = remove_in(files_, to_.log(), segment_name(numbers[i]));
   }
   return s;
 }

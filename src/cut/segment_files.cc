@@ -34,14 +34,10 @@ Expected<bool> SegmentFiles::is_own(const PathText& path) noexcept {
 }
 
 Status SegmentFiles::remove(const Array<std::uint64_t>& numbers) noexcept {
-  PathText path;
   for (const std::uint64_t number : numbers) {
-    Status s = path_of(segment_name(number), path);
-    if (s.ok()) s = files_.remove(path.c_str());
-    if (!s.ok()) return s;
+    if (Status s = remove_in(files_, folder_, segment_name(number)); !s.ok()) return s;
   }
-  if (Status s = path_of(kUnnamedSegment, path); !s.ok()) return s;
-  Status gone = files_.remove(path.c_str());
+  Status gone = remove_in(files_, folder_, kUnnamedSegment);
   if (!gone.ok() && gone != StatusCode::not_found) return gone;
   // Otherwise a power failure could bring them back, beside a mark that names another log.
   return files_.sync_folder(folder_, "log.begin.names"_site);
@@ -168,9 +164,7 @@ void SegmentFiles::forget(Old* old) noexcept {
 }
 
 Status SegmentFiles::remove_old(Old* old) noexcept {
-  PathText path;
-  Status s = path_of(segment_name(old->number), path);
-  if (s.ok()) s = files_.remove(path.c_str());
+  Status s = remove_in(files_, folder_, segment_name(old->number));
   if (s.ok() || s == StatusCode::not_found) forget(old);
   return s;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string_view>
+#include <utility>
 
 #include "cut/log_format.h"
 #include "platform/file_system.h"
@@ -44,6 +45,14 @@ inline Status path_in(std::string_view folder, std::string_view name, PathText& 
   if (path.assign(folder, std::string_view(suffix, 1 + name.size()))) return {};
   return Status::format(StatusCode::invalid_argument, "%.*s: the path is too long",
                         static_cast<int>(folder.size()), folder.data());
+}
+
+// Removes the file of that name in the folder.
+inline Status remove_in(FileSystem& files, std::string_view folder,
+                        std::string_view name) noexcept {
+  PathText path;
+  Status s = path_in(folder, name, path);
+  return s.ok() ? files.remove(path.c_str()) : std::move(s);
 }
 
 // The numbers of the segments in the folder, ascending. Errors: not_found (there is no folder),

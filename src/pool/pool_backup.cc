@@ -366,10 +366,9 @@ void Restoring::remove(std::string_view name) noexcept {
   if (!log.assign(name, kPoolParts[0])) return;
   Array<std::uint64_t> numbers;
   (void)list_segments(files_, log.c_str(), numbers);
-  for (const std::uint64_t number : numbers) {
-    if (path_in(log.c_str(), segment_name(number), part).ok()) (void)files_.remove(part.c_str());
-  }
-  if (path_in(log.c_str(), kUnnamedSegment, part).ok()) (void)files_.remove(part.c_str());
+  for (const std::uint64_t number : numbers)
+    (void)remove_in(files_, log.c_str(), segment_name(number));
+  (void)remove_in(files_, log.c_str(), kUnnamedSegment);
   (void)files_.remove_folder(log.c_str());
   for (const char* suffix : {kPoolParts[1], kPoolParts[2]}) {
     if (part.assign(name, suffix)) (void)files_.remove(part.c_str());

@@ -286,10 +286,8 @@ Expected<bool> Removal::is_segment(std::string_view path) noexcept {
 }
 
 Status Removal::remove_segments(std::string_view log, const Names& names) noexcept {
-  PathText path;
   for (const auto& name : names) {
-    Status s = path_in(log, name, path);
-    if (s.ok()) s = files_.remove(path.c_str());
+    Status s = remove_in(files_, log, name);
     if (!s.ok() && s != StatusCode::not_found) return s;
   }
   return files_.remove_folder(log);
