@@ -310,10 +310,9 @@ Status BackupWriter::copy_open(const layout::BaseMark& mark) noexcept {
   if (!s.ok()) return s;
   layout::BaseMark end;
   if (s = read_mark(end); !s.ok()) return s;
-  const bool same =
-      end.state == layout::BaseState::open &&
-      std::memcmp(end.log_id, mark.log_id, sizeof(end.log_id)) == 0 &&
-      std::memcmp(end.live.live_id, mark.live.live_id, sizeof(mark.live.live_id)) == 0;
+  const bool same = end.state == layout::BaseState::open &&
+                    layout::same_id(end.log_id, mark.log_id) &&
+                    layout::same_id(end.live.live_id, mark.live.live_id);
   if (!same) return changed("the pool was opened or closed");
   if (files_.does("backup.mark.folding"_site)) {  // backup.K1
     head_.mark.folding = end.folding;
@@ -337,13 +336,11 @@ Status BackupWriter::copy_open(const layout::BaseMark& mark) noexcept {
 
 // Errors: not_found (the segment was used again), io.
 Expected<layout::SegmentHead> BackupWriter::head_of(const SegmentHolds::Held& held) noexcept {
-  layout::SegmentHead head{};
-  auto got = pool_.read(held.file, &head, sizeof(head), 0);
-  if (!got) return fail(std::move(got.error()));
-  const bool own = *got == sizeof(head) && layout::is_head(head) && head.number == held.number &&
-                   std::memcmp(head.log_id, head_.mark.log_id, sizeof(head.log_id)) == 0;
-  if (own) return head;
-  return fail(StatusCode::not_found);
+  auto head = read_segment_head(pool_, held.file);
+  const bool other =
+      head && (head->number != held.number || !layout::same_id(head->log_id, head_.mark.log_id));
+  if (other) return fail(StatusCode::not_found);
+  return head;
 }
 
 Status BackupWriter::copy_segment(const SegmentHolds::Held& held,
@@ -475,12 +472,10 @@ Status BackupWriter::extend(const layout::BaseMark& mark) noexcept {
   layout::Header header{};
   auto got = pool_.read(*base_, &header, sizeof(header), 0);
   if (!got) return std::move(got.error());
-  if (std::memcmp(header.uuid, head_.uuid, sizeof(header.uuid)) != 0)
-    return occupied("has a backup of another pool");
-  const bool goes_on = mark.state == layout::BaseState::open &&
-                       head_.kind == layout::BackupKind::open &&
-                       mark.live.inode == head_.mark.live.inode &&
-                       std::memcmp(mark.log_id, head_.mark.log_id, sizeof(mark.log_id)) == 0;
+  if (!layout::same_id(header.uuid, head_.uuid)) return occupied("has a backup of another pool");
+  const bool goes_on =
+      mark.state == layout::BaseState::open && head_.kind == layout::BackupKind::open &&
+      mark.live.inode == head_.mark.live.inode && layout::same_id(mark.log_id, head_.mark.log_id);
   if (!goes_on) return occupied("has a backup of another time that the pool was open");
   if (Status s = remove_later(head_.last_segment); !s.ok()) return s;
   if (Status s = trim_last(); !s.ok()) return s;

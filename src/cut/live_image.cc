@@ -59,11 +59,8 @@ Status LiveImage::read_head(const RealFileSystem& files, std::string_view path, 
 
 bool LiveImage::fits(const LiveHead& head, const layout::BaseMark& mark) noexcept {
   const layout::LivePlace& live = mark.live;
-  static constexpr std::uint8_t kUnknown[16] = {};
-  return std::memcmp(head.live_id, live.live_id, sizeof(head.live_id)) == 0 &&
-         std::memcmp(head.log_id, mark.log_id, sizeof(head.log_id)) == 0 &&
-         std::memcmp(head.boot_id, live.boot_id, sizeof(head.boot_id)) == 0 &&
-         std::memcmp(head.boot_id, kUnknown, sizeof(head.boot_id)) != 0 &&
+  return layout::same_id(head.live_id, live.live_id) && layout::same_id(head.log_id, mark.log_id) &&
+         layout::same_id(head.boot_id, live.boot_id) && layout::is_known(head.boot_id) &&
          head.inode == live.inode && head.filesystem_id == live.filesystem_id &&
          (head.folded == mark.folded || head.folding == mark.folded);
 }

@@ -151,6 +151,10 @@ inline constexpr std::uint64_t kMaxRun = 65'535;
 // Lines of a part. A head that says more is none.
 inline constexpr std::uint32_t kMaxPartLines = 1U << 16;
 
+// Of logs, images, boots and pools.
+inline bool same_id(const std::uint8_t (&left)[16], const std::uint8_t (&right)[16]) {
+  return std::memcmp(left, right, sizeof(left)) == 0;
+}
 inline std::uint32_t segment_crc(const SegmentHead& head) {
   return crc32c(1, &head, offsetof(SegmentHead, crc));
 }

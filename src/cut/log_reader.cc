@@ -41,7 +41,7 @@ Expected<bool> LogReader::read_head(std::uint64_t offset, layout::PartHead& head
   if (*got != sizeof(head) || head.magic != layout::kPartMagic) return false;
   if (head.crc != layout::part_seal(head) && files_.does("log.part.head"_site)) return false;
   const bool here = head.segment == number_ && head.offset == offset &&
-                    std::memcmp(head.log_id, mark_.log_id, sizeof(head.log_id)) == 0;
+                    layout::same_id(head.log_id, mark_.log_id);
   if (!here) return false;
   return head.lines <= layout::kMaxPartLines && head.runs <= head.lines &&
          head.epoch > head.after && head.epoch < kMostNumber;
@@ -180,24 +180,23 @@ Status LogReader::add(const layout::PartHead& head, bool whole) noexcept {
 Status LogReader::scan_segment(std::uint64_t number, bool& has_head) noexcept {
   has_head = false;
   if (Status s = open_segment(number); !s.ok()) return s;
-  layout::SegmentHead own{};
-  auto got = files_.read(file_, &own, sizeof(own), 0);
-  if (!got) return std::move(got.error());
+  auto own = read_segment_head(files_, file_);
+  if (!own) return std::move(own.error());
   // Without its head it is a segment that was not finished, or of which the name is new and the
   // head old. No part in it counts then.
-  if (*got != sizeof(own) || !layout::is_head(own)) return {};
-  if (std::memcmp(own.log_id, mark_.log_id, sizeof(own.log_id)) != 0) {
+  if (own->magic == 0) return {};
+  if (!layout::same_id(own->log_id, mark_.log_id)) {
     return Status::format(StatusCode::exists,
                           "%s: belongs to the log of another pool; move that folder away, or "
                           "restore the pool's own",
                           path_.c_str());
   }
-  has_head = own.number == number;
+  has_head = own->number == number;
   if (!has_head) return {};
   if (!traces_.push_back(
-          {.segment = number, .offset = 0, .id = {.epoch = own.after, .seal = own.before}}))
+          {.segment = number, .offset = 0, .id = {.epoch = own->after, .seal = own->before}}))
     return StatusCode::out_of_memory;
-  for (std::uint64_t at = kPage; at < std::min(size_, own.bytes);) {
+  for (std::uint64_t at = kPage; at < std::min(size_, own->bytes);) {
     layout::PartHead head{};
     auto there = read_head(at, head);
     if (!there) return std::move(there.error());

@@ -22,12 +22,11 @@ Status SegmentFiles::make_folder() noexcept {
 Expected<bool> SegmentFiles::is_own(const PathText& path) noexcept {
   auto file = files_.open(path.c_str(), FileSystem::Open::existing);
   if (!file) return fail(std::move(file.error()));
-  layout::SegmentHead head{};
-  auto got = files_.read(*file, &head, sizeof(head), 0);
+  auto head = read_segment_head(files_, *file);
   files_.close(*file);
-  if (!got) return fail(std::move(got.error()));
-  if (*got != sizeof(head) || !layout::is_head(head)) return false;
-  if (std::memcmp(head.log_id, marks_.mark().log_id, sizeof(head.log_id)) == 0) return true;
+  if (!head) return fail(std::move(head.error()));
+  if (head->magic == 0) return false;
+  if (layout::same_id(head->log_id, marks_.mark().log_id)) return true;
   return fail(StatusCode::exists,
               "%s: is of another pool; this one was closed and needs no log; move the folder away",
               path.c_str());

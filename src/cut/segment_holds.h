@@ -81,10 +81,8 @@ inline Status SegmentHolds::take(std::uint64_t folded) noexcept {
     }
     next_ = number + 1;
     // Its head says which epoch was durable when the segment before it was complete.
-    layout::SegmentHead head{};
-    auto got = files_.read(*file, &head, sizeof(head), 0);
-    const bool follows = got && *got == sizeof(head) && layout::is_head(head);
-    if (follows && head.after < folded) drop(held_.size() - 1);
+    auto head = read_segment_head(files_, *file);
+    if (head && head->magic != 0 && head->after < folded) drop(held_.size() - 1);
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// The names of the segments of a log (epoch_log.h), in its folder.
+// The names of the segments of a log (epoch_log.h), in its folder, and their heads.
 #pragma once
 
 #include <algorithm>
@@ -45,6 +45,15 @@ inline Status path_in(std::string_view folder, std::string_view name, PathText& 
   if (path.assign(folder, std::string_view(suffix, 1 + name.size()))) return {};
   return Status::format(StatusCode::invalid_argument, "%.*s: the path is too long",
                         static_cast<int>(folder.size()), folder.data());
+}
+
+// The head of the segment in an open file; all zero: it has none. Errors: io.
+inline Expected<layout::SegmentHead> read_segment_head(FileSystem& files,
+                                                       FileSystem::File file) noexcept {
+  layout::SegmentHead head{};
+  auto got = files.read(file, &head, sizeof(head), 0);
+  if (!got) return fail(std::move(got.error()));
+  return *got == sizeof(head) && layout::is_head(head) ? head : layout::SegmentHead{};
 }
 
 // Removes the file of that name in the folder.

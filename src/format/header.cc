@@ -183,9 +183,7 @@ Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& o
 namespace {
 
 bool same_boot_as(const layout::Identity& there, const layout::Identity& here) {
-  static constexpr std::uint8_t kUnknown[16] = {};
-  return std::memcmp(here.boot_id, kUnknown, 16) != 0 &&
-         std::memcmp(there.boot_id, here.boot_id, 16) == 0;
+  return layout::is_known(here.boot_id) && std::memcmp(there.boot_id, here.boot_id, 16) == 0;
 }
 
 // A device without a disk of its own (major 0: overlayfs, btrfs, zfs, NFS) gets its number at each
@@ -205,8 +203,6 @@ bool is_copy(const layout::Header& header, const layout::Identity& here) {
 
 const char* distrust(const layout::Header& header, const layout::Identity& here) {
   if (header.close_state >= layout::CloseState::synced) return nullptr;
-  static constexpr std::uint8_t kUnknown[16] = {};
-  const bool known = std::memcmp(here.boot_id, kUnknown, 16) != 0;
   const bool same_boot = same_boot_as(header.identity, here);
   const bool power = static_cast<Durability>(header.weakest) == Durability::power;
   if (is_copy(header, here)) {
@@ -214,7 +210,8 @@ const char* distrust(const layout::Header& header, const layout::Identity& here)
            "be of different times";
   }
   if (same_boot || power) return nullptr;
-  if (!known) return "the system's boot id cannot be read, so a power loss cannot be ruled out";
+  if (!layout::is_known(here.boot_id))
+    return "the system's boot id cannot be read, so a power loss cannot be ruled out";
   return header.close_state == layout::CloseState::clean
              ? "the pool was closed without a sync and the machine has been restarted since"
              : "the machine went down while the pool was open in a mode that does not survive it";

@@ -56,7 +56,7 @@ void find_owner(const FileStorage& storage, std::string_view path, Holder& holde
                          ::realpath(text.c_str(), resolved) != nullptr &&
                          LiveImage::path_of(mark, resolved, live).ok() &&
                          LiveImage::read_head(RealFileSystem(), live.c_str(), head, storage).ok() &&
-                         std::memcmp(head.live_id, mark.live.live_id, sizeof(head.live_id)) == 0;
+                         layout::same_id(head.live_id, mark.live.live_id);
   FileStorage image;
   if (has_image && image.open(live.c_str(), FileStorage::Access::observer).ok()) {
     header = last_header(image);
@@ -135,8 +135,7 @@ Holder holder_of(const FileStorage& storage, std::string_view path) {
     return holder;
   }
   find_owner(storage, path, holder);
-  const bool same_boot = known && std::memcmp(holder.here.boot_id, holder.owner.boot_id,
-                                              sizeof(holder.here.boot_id)) == 0;
+  const bool same_boot = known && layout::same_id(holder.here.boot_id, holder.owner.boot_id);
   holder.ends = storage.lock_holder() == 0 || (same_boot && is_gone(holder.owner.pid));
   return holder;
 }

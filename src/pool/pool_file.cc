@@ -107,10 +107,8 @@ Status PoolImpl::choose_durability(const PoolOptions& options, Durability last) 
 // The mode of a new pool that is on no persistent memory: the strongest that costs about as much as
 // `process`.
 Durability PoolImpl::without_dax(const PoolOptions& options) const noexcept {
-  static constexpr std::uint8_t kUnknown[16] = {};
   layout::Identity here{};
-  const bool boot =
-      storage_.identity(here).ok() && std::memcmp(here.boot_id, kUnknown, sizeof(kUnknown)) != 0;
+  const bool boot = storage_.identity(here).ok() && layout::is_known(here.boot_id);
   const bool buffers = boot && may_buffer(options) != StatusCode::unsupported;
   if (buffers && files_ == &real_files_ && !storage_.medium().local_disk) {
     log_.say(LogLevel::warning,
