@@ -358,42 +358,28 @@ Expected<std::size_t> LogReader::read_part(const Part& part, std::uint64_t pool_
               path_.c_str());
 }
 
-Status LogReader::replay(std::uint64_t last, VisitLine visit) noexcept {
+// Through the epochs that count, up to `last`; `back`: from the last line to the first.
+Status LogReader::walk(bool back, std::uint64_t last, VisitBack visit) noexcept {
+  const auto nth = [back](std::uint64_t i, std::uint64_t count) {
+    return back ? count - 1 - i : i;
+  };
   Status s;
-  for (const std::size_t number : counting_) {
-    const Epoch& epoch = epochs_[number];
+  for (std::size_t e = 0; e < counting_.size() && s.ok(); ++e) {
+    const Epoch& epoch = epochs_[counting_[nth(e, counting_.size())]];
     for (std::size_t i = 0; i < epoch.parts && epoch.epoch <= last && s.ok(); ++i) {
-      auto runs = read_part(parts_[epoch.first + i], epoch.pool_bytes);
+      auto runs = read_part(parts_[epoch.first + nth(i, epoch.parts)], epoch.pool_bytes);
       if (!runs) s = std::move(runs.error());
-      std::uint64_t at = 0;
+      std::uint64_t at = 0;  // lines before the run
+      for (std::size_t r = 0; runs && back && r < *runs; ++r) at += run_at(r).count;
       for (std::size_t r = 0; runs && r < *runs; ++r) {
-        const layout::Run run = run_at(r);
-        for (std::uint64_t k = 0; k < run.count; ++k, ++at) {
-          if (!layout::is_of_mark(run.line + k)) visit(run.line + k, line_at(*runs, at));
+        const layout::Run run = run_at(nth(r, *runs));
+        if (back) at -= run.count;
+        for (std::uint64_t k = 0; k < run.count; ++k) {
+          const std::uint64_t line = nth(k, run.count);
+          if (!layout::is_of_mark(run.line + line))
+            visit(epoch.epoch, run.line + line, line_at(*runs, at + line));
         }
-      }
-    }
-  }
-  close_segment();
-  return s;
-}
-
-Status LogReader::replay_back(VisitBack visit) noexcept {
-  Status s;
-  for (std::size_t number = counting_.size(); number-- > 0 && s.ok();) {
-    const Epoch& epoch = epochs_[counting_[number]];
-    for (std::size_t i = epoch.parts; i-- > 0 && s.ok();) {
-      auto runs = read_part(parts_[epoch.first + i], epoch.pool_bytes);
-      if (!runs) s = std::move(runs.error());
-      std::uint64_t at = 0;
-      for (std::size_t r = 0; runs && r < *runs; ++r) at += run_at(r).count;
-      for (std::size_t r = runs ? *runs : 0; r-- > 0;) {
-        const layout::Run run = run_at(r);
-        for (std::uint64_t k = run.count; k-- > 0;) {
-          --at;
-          if (!layout::is_of_mark(run.line + k))
-            visit(epoch.epoch, run.line + k, line_at(*runs, at));
-        }
+        if (!back) at += run.count;
       }
     }
   }

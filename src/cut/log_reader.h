@@ -66,11 +66,15 @@ class LogReader {
   using VisitLine = FunctionRef<void(std::uint64_t line, const LineWords& content)>;
   Status replay(VisitLine visit) noexcept { return replay(end_.epoch, visit); }
   // The same up to an epoch.
-  Status replay(std::uint64_t last, VisitLine visit) noexcept;
+  Status replay(std::uint64_t last, VisitLine visit) noexcept {
+    return walk(false, last, [&](std::uint64_t, std::uint64_t line, const LineWords& content) {
+      visit(line, content);
+    });
+  }
   // The same as replay(visit) in the opposite order, so that of a line the first one counts.
   using VisitBack =
       FunctionRef<void(std::uint64_t epoch, std::uint64_t line, const LineWords& content)>;
-  Status replay_back(VisitBack visit) noexcept;
+  Status replay_back(VisitBack visit) noexcept { return walk(true, end_.epoch, visit); }
   // The epochs that count, in their order.
   struct Counting {
     EpochId id;
@@ -145,6 +149,7 @@ class LogReader {
   const Epoch* next() const noexcept;
   Status follow() noexcept;
   Status lost(std::uint64_t segment, EpochId id) const noexcept;
+  Status walk(bool back, std::uint64_t last, VisitBack visit) noexcept;
   Expected<std::size_t> read_part(const Part& part, std::uint64_t pool_bytes) noexcept;
   layout::Run run_at(std::size_t i) const noexcept;
   LineWords line_at(std::size_t runs, std::uint64_t i) const noexcept;
