@@ -456,7 +456,7 @@ Status PoolImpl::resize(std::string_view path, std::uint64_t max_size) {
 
 void PoolImpl::tell_opened() const {
   std::uint32_t maps = 0;
-  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) maps += slots_[i].used ? 1 : 0;
+  for (const Slot& slot : slots()) maps += slot.used ? 1 : 0;
   const char* how = "closed properly";
   if (!report_.was_clean) how = "not closed: recovered";
   if (made_) how = "new";
@@ -468,10 +468,10 @@ void PoolImpl::tell_opened() const {
              "its durability was `power` and is `%s` from now on: a power failure can lose it",
              EngineText(durability_name(durability_)).c_str());
   }
-  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
-    if (!slots_[i].used || slots_[i].error.ok()) continue;
-    const std::string_view why = slots_[i].error.message();
-    log_.say(LogLevel::error, "map %s is not served: %.*s", slots_[i].root.name,
+  for (const Slot& slot : slots()) {
+    if (!slot.used || slot.error.ok()) continue;
+    const std::string_view why = slot.error.message();
+    log_.say(LogLevel::error, "map %s is not served: %.*s", slot.root.name,
              static_cast<int>(why.size()), why.data());
   }
 }

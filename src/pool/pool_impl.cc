@@ -83,19 +83,19 @@ bool PoolImpl::lost() const {
 // Marks what its maps have left, and stops serving those that turn out to be damaged.
 void PoolImpl::finish_marking() {
   (void)core_.sweep().finish();
-  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
-    if (slots_[i].instance == nullptr) continue;
-    const Status& s = slots_[i].instance->mark_failure();
+  for (Slot& slot : slots()) {
+    if (slot.instance == nullptr) continue;
+    const Status& s = slot.instance->mark_failure();
     if (s.ok()) continue;
-    slots_[i].error = s;
-    slots_[i].instance.reset();
+    slot.error = s;
+    slot.instance.reset();
   }
 }
 
 Status PoolImpl::complete() {
-  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
-    if (slots_[i].instance == nullptr) continue;
-    if (Status s = slots_[i].instance->complete(); !s.ok()) return s;
+  for (Slot& slot : slots()) {
+    if (slot.instance == nullptr) continue;
+    if (Status s = slot.instance->complete(); !s.ok()) return s;
   }
   return {};
 }
@@ -116,11 +116,9 @@ Status PoolImpl::accept(const OpenReport& report) {
 }
 
 void PoolImpl::serve() {
-  if (in_memory() && report_.at_once) {
-    core_.background().add(populate_);
-  }
-  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
-    if (slots_[i].instance != nullptr) slots_[i].instance->start();
+  if (in_memory() && report_.at_once) core_.background().add(populate_);
+  for (Slot& slot : slots()) {
+    if (slot.instance != nullptr) slot.instance->start();
   }
 }
 
@@ -147,29 +145,28 @@ Status PoolImpl::recover(const OpenReport& report, bool& whole) {
   slots_.reset(new (std::nothrow) Slot[core_.root_slots()]);
   if (slots_ == nullptr) return StatusCode::out_of_memory;
   for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
-    auto used = core_.read_root(i, slots_[i].root);
+    Slot& slot = slots_[i];
+    auto used = core_.read_root(i, slot.root);
     if (!used && !allow_damage_) return std::move(used.error());
     if (!used) whole = false;  // check() names the line
     if (!used || !*used) continue;
-    slots_[i].used = true;
-    auto recovered = open_slot(i, report.was_clean);
+    slot.used = true;
+    auto recovered = open_slot(slot, report.was_clean);
     if (!recovered) {
-      slots_[i].error = std::move(recovered.error());
+      slot.error = std::move(recovered.error());
       whole = false;  // nothing in the pool may be freed
     } else if (*recovered == Recovered::marking) {
-      core_.sweep().add(*slots_[i].instance, slots_[i].root.name);
+      core_.sweep().add(*slot.instance, slot.root.name);
     }
     // Damage stops an owner, whose stores could hide it. A reader can still read the other maps.
-    const StatusCode code = slots_[i].error.code();
-    if (code == StatusCode::out_of_memory || (code == StatusCode::corruption && !read_only_)) {
-      return slots_[i].error;
-    }
+    const StatusCode code = slot.error.code();
+    if (code == StatusCode::out_of_memory || (code == StatusCode::corruption && !read_only_))
+      return slot.error;
   }
   return {};
 }
 
-Expected<Recovered> PoolImpl::open_slot(std::uint32_t number, bool clean) {
-  Slot& slot = slots_[number];
+Expected<Recovered> PoolImpl::open_slot(Slot& slot, bool clean) {
   const auto engine = static_cast<Engine>(slot.root.engine);
   const EngineRow* row = find_engine(engine);
   if (row == nullptr || row->version != slot.root.engine_version) {
@@ -222,8 +219,8 @@ Status PoolImpl::verify_untrusted() {
 }
 
 PoolImpl::Slot* PoolImpl::find(std::string_view name) const noexcept {
-  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
-    if (slots_[i].used && name == slots_[i].root.name) return &slots_[i];
+  for (Slot& slot : slots()) {
+    if (slot.used && name == slot.root.name) return &slot;
   }
   return nullptr;
 }
@@ -270,7 +267,7 @@ Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, Engine engin
   Status s = used ? Status() : std::move(used.error());
   // A new map is recovered like any other. Its blocks are allocated: they need no marks.
   if (s.ok()) {
-    if (auto recovered = open_slot(*number, false); !recovered) s = std::move(recovered.error());
+    if (auto recovered = open_slot(*slot, false); !recovered) s = std::move(recovered.error());
   }
   if (!s.ok()) {
     (void)core_.drop_root(*number);
@@ -433,12 +430,11 @@ Expected<std::uint64_t> PoolImpl::compact() {
 }
 
 Status PoolImpl::shrink_maps() {
-  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
-    if (slots_[i].instance == nullptr) continue;
+  for (Slot& slot : slots()) {
+    if (slot.instance == nullptr) continue;
     // Passes over a map without room to shrink: others may have room, and free extents go anyway.
-    if (auto done = slots_[i].instance->compact(); !done && done.error() != StatusCode::pool_full) {
+    if (auto done = slot.instance->compact(); !done && done.error() != StatusCode::pool_full)
       return std::move(done.error());
-    }
   }
   return {};
 }
@@ -475,20 +471,19 @@ Status PoolImpl::commit(const BatchItems& batch) {
   if (buffered_) buffered_->pace();
   LatchGuard maintenance(maintenance_);
   // After a crash the next open needs every map, to know which blocks are free.
-  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
-    if (!slots_[i].used || slots_[i].error.ok()) continue;
+  for (Slot& slot : slots()) {
+    if (!slot.used || slot.error.ok()) continue;
     return wrap(
         Status::format(StatusCode::unsupported,
                        "map %s of this pool cannot be read, so a batch could not be finished "
                        "after a crash; drop the map, or use a build that has its engine",
-                       slots_[i].root.name));
+                       slot.root.name));
   }
   const auto target_of = [this](const Index& index) {
-    for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
+    for (std::uint32_t i = 0; i < slots().size(); ++i) {
       const Slot& slot = slots_[i];
-      if (slot.instance != nullptr && &slot.instance->index() == &index) {
+      if (slot.instance != nullptr && &slot.instance->index() == &index)
         return BatchTarget{slot.instance.get(), i, slot.root.root};
-      }
     }
     return BatchTarget{};
   };
@@ -547,7 +542,7 @@ Status PoolImpl::close(const CloseOptions& options) {
   if (!open_ || owner_pid_ != getpid()) {
     // A child of fork must leave its parent's pool alone, down to the destructors.
     if (open_) {
-      for (std::uint32_t i = 0; i < core_.root_slots(); ++i) (void)slots_[i].instance.release();
+      for (Slot& slot : slots()) (void)slot.instance.release();
       for (Dropped* d = dropped_.get(); d != nullptr; d = d->next.get())
         (void)d->instance.release();
       core_.abandon();
@@ -569,9 +564,9 @@ Status PoolImpl::close(const CloseOptions& options) {
   // No new checksum may hide the damage, and no header may vouch for the content.
   const bool leaves = !options.finish_recovery && !report_.was_clean && !core_.sweep().over();
   const bool writes = !read_only_ && !lost() && s.ok() && !leaves;
-  for (std::uint32_t i = 0; i < core_.root_slots() && writes; ++i) {
-    if (slots_[i].instance == nullptr) continue;
-    if (Status c = slots_[i].instance->close(); !c.ok()) s = std::move(c);
+  for (Slot& slot : slots()) {
+    if (!writes || slot.instance == nullptr) continue;
+    if (Status c = slot.instance->close(); !c.ok()) s = std::move(c);
   }
   slots_.reset();
   while (dropped_ != nullptr) dropped_ = std::move(dropped_->next);

@@ -119,7 +119,7 @@ class PoolImpl final : private PoolMaps {
   Status accept(const OpenReport& report) override;
   void serve() override;
 
-  Expected<Recovered> open_slot(std::uint32_t number, bool clean);
+  Expected<Recovered> open_slot(Slot& slot, bool clean);
   void finish_marking();
   Status accept_untrusted();
   void tell_opened() const;
@@ -144,6 +144,9 @@ class PoolImpl final : private PoolMaps {
   // All of the pool is in memory; a live image there has only a part of it.
   bool in_memory() const noexcept {
     return storage_.medium().medium == Medium::volatile_ram && !base_.is_open();
+  }
+  std::span<Slot> slots() const noexcept {
+    return {slots_.get(), slots_ != nullptr ? core_.root_slots() : 0};
   }
   Slot* find(std::string_view name) const noexcept;
   Expected<std::uint64_t> punch_free();

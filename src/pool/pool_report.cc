@@ -102,8 +102,8 @@ Expected<std::vector<MapInfo>> PoolImpl::list() const {
   std::vector<MapInfo> out;
   LatchGuard guard(latch_);
   const bool copied = attempt([&] {
-    for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
-      if (slots_[i].used) out.push_back(describe(slots_[i].root));
+    for (const Slot& slot : slots()) {
+      if (slot.used) out.push_back(describe(slot.root));
     }
   });
   if (!copied) return fail(wrap(StatusCode::out_of_memory));
@@ -179,15 +179,15 @@ Expected<PoolStats> PoolImpl::stats() {
     out.fold_written_bytes = buffered_->folds().written_bytes;
   }
   LatchGuard guard(latch_);
-  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
-    if (slots_[i].instance == nullptr) continue;
+  for (Slot& slot : slots()) {
+    if (slot.instance == nullptr) continue;
     EngineStats stats;
-    slots_[i].instance->index().stats(stats);
-    stats.engine = static_cast<Engine>(slots_[i].root.engine);
-    stats.partial = stats.partial || !slots_[i].error.ok();
+    slot.instance->index().stats(stats);
+    stats.engine = static_cast<Engine>(slot.root.engine);
+    stats.partial = stats.partial || !slot.error.ok();
     const bool copied = attempt([&] {
       out.maps.push_back(to_public(stats));
-      out.maps.back().name = slots_[i].root.name;
+      out.maps.back().name = slot.root.name;
     });
     if (!copied) return fail(wrap(StatusCode::out_of_memory));
   }
@@ -226,15 +226,15 @@ Status PoolImpl::find_violations(const CheckOptions& options, Findings& report) 
     };
   }
   bool whole = true;
-  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
-    if (!slots_[i].used) continue;
-    if (!slots_[i].error.ok()) whole = false;
-    if (slots_[i].instance == nullptr) {
-      report.add(slots_[i].error.message());
+  for (Slot& slot : slots()) {
+    if (!slot.used) continue;
+    if (!slot.error.ok()) whole = false;
+    if (slot.instance == nullptr) {
+      report.add(slot.error.message());
       continue;
     }
-    report.map = slots_[i].root.name;
-    slots_[i].instance->index().check(inner, report);
+    report.map = slot.root.name;
+    slot.instance->index().check(inner, report);
     report.map = "";
   }
   if (whole && swept) {
@@ -248,10 +248,10 @@ Status PoolImpl::count_leaks(Findings& report) {
   core_.epochs().drain_all();
   core_.heap().flush_caches();
   if (Status s = core_.heap().begin_audit(); !s.ok()) return s;
-  for (std::uint32_t i = 0; i < core_.root_slots(); ++i) {
-    if (slots_[i].instance == nullptr) continue;
-    report.map = slots_[i].root.name;
-    if (Status s = slots_[i].instance->audit(); !s.ok()) report.add(s.message());
+  for (Slot& slot : slots()) {
+    if (slot.instance == nullptr) continue;
+    report.map = slot.root.name;
+    if (Status s = slot.instance->audit(); !s.ok()) report.add(s.message());
     report.map = "";
   }
   const std::uint64_t leaked = core_.heap().end_audit();
