@@ -5,13 +5,11 @@
 #include <cstring>
 
 #include "platform/boot_evidence.h"
-#include "util/crc32c.h"
 
 namespace perdure {
 
 namespace {
 
-using Word = RealPlatform::Atomic<std::uint64_t>;
 using layout::LiveHead;
 
 constexpr std::string_view kDirtySuffix = "-dirty";
@@ -21,12 +19,6 @@ constexpr std::size_t kAsideDigits = 16;
 Status too_long(std::string_view path) noexcept {
   return Status::format(StatusCode::invalid_argument, "%.*s: the path is too long",
                         static_cast<int>(path.size()), path.data());
-}
-
-// The next process reads them after a kill: each store is whole, in the order of the program.
-Word& word(std::uint64_t& of_head) noexcept { return reinterpret_cast<Word&>(of_head); }
-void set(std::uint64_t& of_head, std::uint64_t value) noexcept {
-  word(of_head).store(value, std::memory_order_release);
 }
 
 }  // namespace
@@ -173,10 +165,6 @@ void LiveImage::abandon() noexcept {
   if (chunks_) chunks_->abandon();
 }
 
-EpochId LiveImage::durable() const noexcept {
-  return head().durable[word(head().changes).load(std::memory_order_acquire) % 2];
-}
-
 // In this order: a kill in between makes more lines dirty than needed.
 void LiveImage::begin_log_anew(EpochId folded, std::uint64_t begun) noexcept {
   constexpr std::uint64_t kLines = 8;
@@ -190,12 +178,6 @@ void LiveImage::begin_log_anew(EpochId folded, std::uint64_t begun) noexcept {
   set_begun(begun);
   set_durable(folded, 0);
 }
-
-std::uint64_t LiveImage::begun() const noexcept {
-  return is_old() ? ~std::uint64_t{0} : head().begun;
-}
-
-void LiveImage::set_begun(std::uint64_t epoch) noexcept { set(head().begun, epoch); }
 
 std::uint64_t LiveImage::durable_unix_ns() const noexcept {
   const std::uint64_t now = RealPlatform::unix_ns();
@@ -224,20 +206,12 @@ void LiveImage::set_durable(EpochId id, std::uint64_t unix_ns) noexcept {
 
 void LiveImage::set_clocks() noexcept { set(head().clocks, boot_clocks()); }
 
-void LiveImage::set_flag(std::uint64_t flag) noexcept {
-  word(head().flags).fetch_or(flag, std::memory_order_release);
-}
-
 bool LiveImage::has_lost(std::uint64_t flag) noexcept {
   const bool image = image_.lost_writes();
   const bool lost = file_.lost_writes() || image;
   if (lost) set_flag(flag);
   return lost;
 }
-
-void LiveImage::set_folding(std::uint64_t epoch) noexcept { set(head().folding, epoch); }
-void LiveImage::set_folded(std::uint64_t epoch) noexcept { set(head().folded, epoch); }
-void LiveImage::set_used() noexcept { set(head().used, 1); }
 
 Status set_live_aside(FileSystem& files, std::string_view path, std::uint64_t id,
                       PathText& to) noexcept {

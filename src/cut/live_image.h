@@ -18,6 +18,7 @@
 // Thread safety: one thread.
 #pragma once
 
+#include <atomic>  // memory orders
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -97,10 +98,12 @@ class LiveImage final : private GrowthWatch {
   // Every line that the base need not have is dirty, and nothing is durable but what it has. Before
   // an epoch of a new log.
   void begin_log_anew(EpochId folded, std::uint64_t begun) noexcept;
-  EpochId durable() const noexcept;
+  EpochId durable() const noexcept {
+    return head().durable[word(head().changes).load(std::memory_order_acquire) % 2];
+  }
   // The last epoch that the log may have; no limit is known if an older build made the image.
-  std::uint64_t begun() const noexcept;
-  void set_begun(std::uint64_t epoch) noexcept;
+  std::uint64_t begun() const noexcept { return is_old() ? ~std::uint64_t{0} : head().begun; }
+  void set_begun(std::uint64_t epoch) noexcept { set(head().begun, epoch); }
   bool is_old() const noexcept { return head().magic == layout::kOldLiveMagic; }
   bool may_be_punched() const noexcept {
     return is_old() || (head().flags & layout::kPunched) != 0;
@@ -113,9 +116,9 @@ class LiveImage final : private GrowthWatch {
   // As set_durable() does.
   void set_clocks() noexcept;
   // Before and after the base gets the epochs up to this one.
-  void set_folding(std::uint64_t epoch) noexcept;
-  void set_folded(std::uint64_t epoch) noexcept;
-  void set_used() noexcept;
+  void set_folding(std::uint64_t epoch) noexcept { set(head().folding, epoch); }
+  void set_folded(std::uint64_t epoch) noexcept { set(head().folded, epoch); }
+  void set_used() noexcept { set(head().used, 1); }
 
  private:
   Status before_growth(std::uint64_t bytes) noexcept override {
@@ -127,7 +130,15 @@ class LiveImage final : private GrowthWatch {
     return other_ != nullptr ? other_->before_reuse(offset, length) : Status();
   }
   layout::LiveHead& head() const noexcept { return chunks_->head(); }
-  void set_flag(std::uint64_t flag) noexcept;
+  // The next process reads them after a kill: each store is whole, in the order of the program.
+  using Word = RealPlatform::Atomic<std::uint64_t>;
+  static Word& word(std::uint64_t& of_head) noexcept { return reinterpret_cast<Word&>(of_head); }
+  static void set(std::uint64_t& of_head, std::uint64_t value) noexcept {
+    word(of_head).store(value, std::memory_order_release);
+  }
+  void set_flag(std::uint64_t flag) noexcept {
+    word(head().flags).fetch_or(flag, std::memory_order_release);
+  }
   Status name_files(std::string_view path, RealFileSystem::Place& image, PathText& dirty) noexcept;
   Status make_files(std::string_view path, std::uint64_t max_bytes,
                     const FileStorage& like) noexcept;
