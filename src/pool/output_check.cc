@@ -23,8 +23,6 @@ namespace perdure {
 
 namespace {
 
-int length(std::string_view text) noexcept { return static_cast<int>(text.size()); }
-
 class Beginning {
  public:
   explicit Beginning(int file) noexcept {

@@ -27,8 +27,6 @@ namespace {
 
 using detail::PoolImpl;
 
-int length(std::string_view text) noexcept { return static_cast<int>(text.size()); }
-
 // A folder that one backup or restore uses at a time; the lock ends with the process.
 class FolderLock {
  public:

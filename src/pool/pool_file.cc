@@ -16,6 +16,7 @@
 #include "pool/output_check.h"
 #include "pool/owner.h"
 #include "pool/pool_impl.h"
+#include "pool/with_path.h"
 
 namespace perdure::detail {
 
@@ -367,7 +368,7 @@ Status PoolImpl::set_path(std::string_view path) {
   if (!path_.assign(path)) {
     return Status::format(StatusCode::invalid_argument,
                           "%.*s..: a path has less than %d bytes and no NUL",
-                          static_cast<int>(path.substr(0, 64).size()), path.data(), PATH_MAX);
+                          length(path.substr(0, 64)), path.data(), PATH_MAX);
   }
   platform_.name(path_.c_str());
   return {};
@@ -471,8 +472,8 @@ void PoolImpl::tell_opened() const {
   for (const Slot& slot : slots()) {
     if (!slot.used || slot.error.ok()) continue;
     const std::string_view why = slot.error.message();
-    log_.say(LogLevel::error, "map %s is not served: %.*s", slot.root.name,
-             static_cast<int>(why.size()), why.data());
+    log_.say(LogLevel::error, "map %s is not served: %.*s", slot.root.name, length(why),
+             why.data());
   }
 }
 

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "pool/owner.h"
+#include "pool/with_path.h"
 
 namespace perdure::detail {
 
@@ -55,8 +56,7 @@ PoolImpl::~PoolImpl() { (void)close({}); }
 Status PoolImpl::wrap(Status status) const {
   if (status.ok()) return status;
   if (status == StatusCode::poisoned && platform_.poisoned()) return platform_.failure();
-  return Status::format(status.code(), "%s: %.*s", path_.c_str(),
-                        static_cast<int>(status.message().size()), status.message().data());
+  return with_path(path_.c_str(), status);
 }
 
 Status PoolImpl::usable() const {
@@ -176,8 +176,7 @@ Expected<Recovered> PoolImpl::open_slot(Slot& slot, bool clean) {
   }
   const MapKinds kinds = kinds_of(slot.root);
   const auto named = [&](StatusCode code, std::string_view what) {
-    return Status::format(code, "map %s: %.*s", slot.root.name, static_cast<int>(what.size()),
-                          what.data());
+    return Status::format(code, "map %s: %.*s", slot.root.name, length(what), what.data());
   };
   Findings damage;
   EngineContext<RealPlatform> engine_context = context();
@@ -214,8 +213,8 @@ Status PoolImpl::verify_untrusted() {
   if (findings.ok()) return {};
   const std::string_view first = findings.first();
   return Status::format(StatusCode::corruption, "the check found %llu violations, first: %.*s",
-                        static_cast<unsigned long long>(findings.violation_count),
-                        static_cast<int>(first.size()), first.data());
+                        static_cast<unsigned long long>(findings.violation_count), length(first),
+                        first.data());
 }
 
 PoolImpl::Slot* PoolImpl::find(std::string_view name) const noexcept {
@@ -283,18 +282,17 @@ Expected<PoolImpl::Slot*> PoolImpl::make_map(std::string_view name, Engine engin
 Status PoolImpl::may_open(const Slot* slot, std::string_view name,
                           const MapOptions& options) const {
   if (Status s = known(options.mode); !s.ok()) return wrap(std::move(s));
-  const int size = static_cast<int>(name.size());
   if (options.mode == OpenMode::read_only && !read_only_) {
     return Status::format(StatusCode::invalid_argument,
                           "%s: map %.*s cannot be read-only in a pool that is not; open the pool "
                           "with OpenMode::read_only",
-                          path_.c_str(), size, name.data());
+                          path_.c_str(), length(name), name.data());
   }
   if (slot == nullptr) {
     const bool wanted = options.mode == OpenMode::existing || options.mode == OpenMode::read_only;
     if (!wanted && !read_only_) return {};
     return Status::format(wanted ? StatusCode::not_found : StatusCode::read_only,
-                          "%s: has no map %.*s%s", path_.c_str(), size, name.data(),
+                          "%s: has no map %.*s%s", path_.c_str(), length(name), name.data(),
                           in_use_ ? " in its last durable cut; the process that has the pool may "
                                     "have made it since, so open the pool again"
                                   : "");
@@ -368,8 +366,8 @@ Status PoolImpl::drop(std::string_view name) {
   LatchGuard guard(latch_);
   Slot* slot = find(name);
   if (slot == nullptr) {
-    return Status::format(StatusCode::not_found, "%s: has no map %.*s", path_.c_str(),
-                          static_cast<int>(name.size()), name.data());
+    return Status::format(StatusCode::not_found, "%s: has no map %.*s", path_.c_str(), length(name),
+                          name.data());
   }
   std::unique_ptr<Dropped> dropped(new (std::nothrow) Dropped);
   if (dropped == nullptr) return wrap(StatusCode::out_of_memory);

@@ -13,6 +13,7 @@
 
 #include "pool/output_check.h"
 #include "pool/pool_impl.h"
+#include "pool/with_path.h"
 
 namespace perdure {
 
@@ -357,22 +358,19 @@ Status observe_base(FileStorage& storage, const layout::BaseMark& mark, std::str
 }  // namespace
 
 Expected<PoolInfo> Pool::inspect(std::string_view path) {
-  const auto wrap = [&](const Status& s) {
-    return fail(s.code(), "%.*s: %.*s", static_cast<int>(path.size()), path.data(),
-                static_cast<int>(s.message().size()), s.message().data());
-  };
   FileStorage storage;
-  if (Status s = storage.open(path, FileStorage::Access::observer); !s.ok()) return wrap(s);
+  if (Status s = storage.open(path, FileStorage::Access::observer); !s.ok())
+    return fail(with_path(path, s));
   const bool in_use = storage.lock_holder() != 0;
   const MediumReport medium = storage.medium();
   layout::BaseMark mark;
   layout::Identity identity;
   Status live;
-  if (Status s = read_mark(storage, mark); !s.ok()) return wrap(s);
-  if (Status s = storage.identity(identity); !s.ok()) return wrap(s);
+  if (Status s = read_mark(storage, mark); !s.ok()) return fail(with_path(path, s));
+  if (Status s = storage.identity(identity); !s.ok()) return fail(with_path(path, s));
   const bool left = mark.state == layout::BaseState::open;
   std::vector<AsideImage> aside;
-  if (Status s = find_aside(storage, path, aside); !s.ok()) return wrap(s);
+  if (Status s = find_aside(storage, path, aside); !s.ok()) return fail(with_path(path, s));
   PathText image;
   if (left) live = observe_base(storage, mark, path, identity, image);
   layout::LiveHead head{};
@@ -400,11 +398,11 @@ Expected<PoolInfo> Pool::inspect(std::string_view path) {
                                      : std::string(live.message());
         }
       });
-      if (!copied) return wrap(StatusCode::out_of_memory);
+      if (!copied) return fail(with_path(path, StatusCode::out_of_memory));
       out.aside_images = std::move(aside);
       return out;
     }
-    if (!torn || attempt == 3) return wrap(s);
+    if (!torn || attempt == 3) return fail(with_path(path, s));
   }
 }
 

@@ -24,8 +24,6 @@ namespace {
 constexpr std::uint64_t kPatience = 2'000'000'000;  // nanoseconds
 constexpr std::string_view kUnfinished = ".creating";
 
-int length(std::string_view text) noexcept { return static_cast<int>(text.size()); }
-
 // The names in a folder.
 using Names = Array<Text<NAME_MAX>>;
 

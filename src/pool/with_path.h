@@ -1,4 +1,4 @@
-// with_path(): a status whose message begins with the path that it is about.
+// Statuses whose messages begin with the path that they are about.
 #pragma once
 
 #include <string_view>
@@ -7,9 +7,12 @@
 
 namespace perdure {
 
+// Of a text for %.*s.
+inline int length(std::string_view text) noexcept { return static_cast<int>(text.size()); }
+
 inline Status with_path(std::string_view path, const Status& s) noexcept {
-  return Status::format(s.code(), "%.*s: %.*s", static_cast<int>(path.size()), path.data(),
-                        static_cast<int>(s.message().size()), s.message().data());
+  return Status::format(s.code(), "%.*s: %.*s", length(path), path.data(), length(s.message()),
+                        s.message().data());
 }
 
 }  // namespace perdure
