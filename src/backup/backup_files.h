@@ -92,11 +92,7 @@ inline Status BackupFiles::make() noexcept {
   Status made = files_.make_folder(folder_);
   const bool there = made == StatusCode::exists;  // perhaps not durably
   if (!made.ok() && !there) return made;
-  const std::size_t slash = folder_.rfind('/');
-  const std::string_view parent = slash == std::string_view::npos ? "."
-                                  : slash == 0                    ? "/"
-                                                                  : folder_.substr(0, slash);
-  Status synced = files_.sync_folder(parent, "backup.folder.name"_site);
+  Status synced = files_.sync_folder(folder_of(folder_), "backup.folder.name"_site);
   return there ? Status() : std::move(synced);
 }
 

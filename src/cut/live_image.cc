@@ -238,9 +238,8 @@ bool is_aside(std::string_view path) noexcept {
 
 Status list_aside(FileSystem& files, std::string_view path,
                   FunctionRef<void(std::string_view name)> visit) noexcept {
-  const std::size_t slash = path.rfind('/');
-  const std::string_view image = path.substr(slash + 1);
-  return files.list(path.substr(0, std::max<std::size_t>(slash, 1)), [&](std::string_view name) {
+  const std::string_view image = path.substr(path.rfind('/') + 1);
+  return files.list(folder_of(path), [&](std::string_view name) {
     std::string_view given = name;
     if (given.ends_with(kDirtySuffix)) given.remove_suffix(kDirtySuffix.size());
     const bool long_as = given.size() == image.size() + kAside.size() + kAsideDigits;

@@ -76,12 +76,6 @@ bool same_file(const struct stat& a, const struct stat& b) noexcept {
 
 RealFileSystem::Place nowhere() noexcept { return {.folder = AT_FDCWD, .name = "", .path = {}}; }
 
-std::string_view folder_of(std::string_view path) noexcept {
-  const std::size_t slash = path.rfind('/');
-  if (slash == std::string_view::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
 }  // namespace
 
 // --- names ---------------------------------------------------------------------------------------

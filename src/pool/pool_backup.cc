@@ -264,11 +264,6 @@ class Restoring {
 
  private:
   Status refuse_parts() noexcept;
-  std::string_view parent() const noexcept {
-    const std::size_t slash = path_.rfind('/');
-    if (slash == std::string_view::npos) return ".";
-    return slash == 0 ? "/" : path_.substr(0, slash);
-  }
   bool own(std::string_view name, FileSystem::File file) noexcept;
   void remove_left() noexcept;
   void remove(std::string_view name) noexcept;
@@ -318,7 +313,7 @@ void Restoring::remove_left() noexcept {
   for (int i = 0; i < 16; ++i) {
     PathText left;
     int skip = others;
-    (void)files_.list(parent(), [&](std::string_view name) {
+    (void)files_.list(folder_of(path_), [&](std::string_view name) {
       const bool restoring = name.size() == file.size() + kRestoring.size() + 16 &&
                              name.starts_with(file) &&
                              name.substr(file.size()).starts_with(kRestoring) &&
@@ -417,7 +412,7 @@ Status Restoring::publish() noexcept {
                           std::strerror(errno));
   }
   made_ = false;
-  return files_.sync_folder(parent(), kNoSite);
+  return files_.sync_folder(folder_of(path_), kNoSite);
 }
 
 Expected<layout::BackupEpoch> choose(const BackupReader& backup,

@@ -48,9 +48,6 @@ class Removal {
   Status run() noexcept;
 
  private:
-  std::string_view folder() const noexcept {
-    return path_.substr(0, std::max<std::size_t>(path_.rfind('/'), 1));
-  }
   // Its creator was killed while it had two names.
   bool is_base(const layout::Identity& file) const noexcept {
     return base_.is_open() && file.inode == identity_.inode && file.device == identity_.device;
@@ -86,7 +83,7 @@ class Removal {
 // --- the file ------------------------------------------------------------------------------------
 
 Status Removal::open_base() noexcept {
-  if (Status s = files_.hold(folder(), false); !s.ok()) return s;
+  if (Status s = files_.hold(folder_of(path_), false); !s.ok()) return s;
   Status s = open_as_owner(base_, path_);
   if (s == StatusCode::not_found) {
     base_.close();
@@ -338,7 +335,7 @@ Status Removal::run() noexcept {
   removes_ = true;
   s = each_part();
   if (s.ok() && base_.is_open()) s = remove(base_, path_);
-  return s.ok() ? files_.sync_folder(folder(), kNoSite) : std::move(s);
+  return s.ok() ? files_.sync_folder(folder_of(path_), kNoSite) : std::move(s);
 }
 
 }  // namespace

@@ -2,9 +2,17 @@
 #pragma once
 
 #include <climits>
+#include <cstddef>
 #include <string_view>
 
 namespace perdure {
+
+// Of the last name in the path.
+inline std::string_view folder_of(std::string_view path) noexcept {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
 
 class PathText {
  public:
