@@ -50,10 +50,10 @@ inline Status as_corruption(const Status& s) noexcept {
 
 class BackupFiles {
  public:
-  BackupFiles(FileSystem& files, std::string_view folder) noexcept
-      : files_(files), folder_(folder) {}
+  // `folder` must stay valid.
+  BackupFiles(FileSystem& files, const char* folder) noexcept : files_(files), folder_(folder) {}
 
-  std::string_view folder() const noexcept { return folder_; }
+  const char* folder() const noexcept { return folder_; }
   // Names the parts. Errors: invalid_argument (a path is too long).
   Status name() noexcept {
     Status s = path_of(layout::kBackupBase, base_);
@@ -76,13 +76,12 @@ class BackupFiles {
 
  private:
   Status damaged(const char* what) const noexcept {
-    return Status::format(StatusCode::corruption, "%.*s/%s: %s; use another backup",
-                          static_cast<int>(folder_.size()), folder_.data(), layout::kBackupHead,
-                          what);
+    return Status::format(StatusCode::corruption, "%s/%s: %s; use another backup", folder_,
+                          layout::kBackupHead, what);
   }
 
   FileSystem& files_;
-  std::string_view folder_;
+  const char* folder_;
   PathText base_, log_;
   layout::BackupHead head_{};
   Array<std::uint32_t> sums_;
@@ -105,8 +104,7 @@ inline Status BackupFiles::read() noexcept {
   s = file.open(path.c_str(), FileSystem::Open::reading);
   if (s == StatusCode::not_found) {
     return Status::format(StatusCode::not_found,
-                          "%.*s: has no finished backup; perdure backup makes one",
-                          static_cast<int>(folder_.size()), folder_.data());
+                          "%s: has no finished backup; perdure backup makes one", folder_);
   }
   if (!s.ok()) return s;
   auto got = files_.read(*file, &head_, sizeof(head_), 0);

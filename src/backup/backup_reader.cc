@@ -37,9 +37,8 @@ Expected<layout::BackupEpoch> BackupReader::at_epoch(std::uint64_t epoch) const 
   for (const layout::BackupEpoch& found : epochs_) {
     if (found.epoch == epoch) return found;
   }
-  return fail(StatusCode::invalid_argument, "%.*s: has no epoch %llu; it has %llu to %llu",
-              static_cast<int>(from_.folder().size()), from_.folder().data(),
-              static_cast<unsigned long long>(epoch),
+  return fail(StatusCode::invalid_argument, "%s: has no epoch %llu; it has %llu to %llu",
+              from_.folder(), static_cast<unsigned long long>(epoch),
               static_cast<unsigned long long>(epochs_[0].epoch),
               static_cast<unsigned long long>(last().epoch));
 }
@@ -47,8 +46,7 @@ Expected<layout::BackupEpoch> BackupReader::at_epoch(std::uint64_t epoch) const 
 Expected<layout::BackupEpoch> BackupReader::at_time(std::uint64_t unix_ns) const noexcept {
   if (unix_ns > std::max(from_.head().ends_unix_ns, last().unix_ns)) {
     return fail(StatusCode::invalid_argument,
-                "%.*s: was made before that time; its last epoch is %llu",
-                static_cast<int>(from_.folder().size()), from_.folder().data(),
+                "%s: was made before that time; its last epoch is %llu", from_.folder(),
                 static_cast<unsigned long long>(last().epoch));
   }
   const layout::BackupEpoch* found = nullptr;
@@ -58,19 +56,17 @@ Expected<layout::BackupEpoch> BackupReader::at_time(std::uint64_t unix_ns) const
     if (epochs_[i].unix_ns == 0 || epochs_[i].unix_ns > unix_ns || !ends) continue;
     if (found != nullptr) {
       return fail(StatusCode::invalid_argument,
-                  "%.*s: the clock was set back, so epochs %llu and %llu are both the last before "
+                  "%s: the clock was set back, so epochs %llu and %llu are both the last before "
                   "that time; name one of them",
-                  static_cast<int>(from_.folder().size()), from_.folder().data(),
-                  static_cast<unsigned long long>(found->epoch),
+                  from_.folder(), static_cast<unsigned long long>(found->epoch),
                   static_cast<unsigned long long>(epochs_[i].epoch));
     }
     found = &epochs_[i];
   }
   if (found != nullptr) return *found;
   return fail(StatusCode::invalid_argument,
-              "%.*s: has no epoch whose time is known to be as early; the first is %llu",
-              static_cast<int>(from_.folder().size()), from_.folder().data(),
-              static_cast<unsigned long long>(epochs_[0].epoch));
+              "%s: has no epoch whose time is known to be as early; the first is %llu",
+              from_.folder(), static_cast<unsigned long long>(epochs_[0].epoch));
 }
 
 Status BackupReader::copy_base(FileSystem::File to, BackupProgress progress) noexcept {

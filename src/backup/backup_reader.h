@@ -21,7 +21,7 @@ namespace perdure {
 class BackupReader {
  public:
   // Everything must stay valid.
-  BackupReader(FileSystem& files, std::string_view folder) noexcept
+  BackupReader(FileSystem& files, const char* folder) noexcept
       : files_(files), from_(files, folder) {}
   BackupReader(const BackupReader&) = delete;
   BackupReader& operator=(const BackupReader&) = delete;

@@ -15,8 +15,7 @@ namespace perdure {
 // --- the folder of the backup --------------------------------------------------------------------
 
 Status BackupWriter::occupied(const char* why) const noexcept {
-  return Status::format(StatusCode::exists, "%.*s: %s; name another folder",
-                        static_cast<int>(to_.folder().size()), to_.folder().data(), why);
+  return Status::format(StatusCode::exists, "%s: %s; name another folder", to_.folder(), why);
 }
 
 // What the folder has: nothing, a backup, or one that was not finished.
@@ -453,15 +452,13 @@ Status BackupWriter::verify_added(const layout::BaseMark& now) noexcept {
       s.ok() && !branches_ && !older &&
       (now.folded < last.folded || reader.has({.epoch = now.folded, .seal = now.folded_seal}));
   if (s == StatusCode::untrusted || s == StatusCode::exists || (s.ok() && !follows)) {
-    return Status::format(
-        StatusCode::exists,
-        "%.*s: its backup ends at epoch %llu, and the pool's log %s; name another "
-        "folder",
-        static_cast<int>(to_.folder().size()), to_.folder().data(),
-        static_cast<unsigned long long>(head_.last.epoch),
-        branches_ || older ? "was begun again from an earlier one"
-                           : "does not have what follows any more (see "
-                             "BufferedOptions::keep_log_bytes)");
+    return Status::format(StatusCode::exists,
+                          "%s: its backup ends at epoch %llu, and the pool's log %s; name another "
+                          "folder",
+                          to_.folder(), static_cast<unsigned long long>(head_.last.epoch),
+                          branches_ || older ? "was begun again from an earlier one"
+                                             : "does not have what follows any more (see "
+                                               "BufferedOptions::keep_log_bytes)");
   }
   if (!s.ok() || reader.count() == 0) return s;
   set_end(reader);

@@ -56,7 +56,7 @@ class BackupWriter {
  public:
   // Everything must stay valid. The pool is in `pool`. `to`: the folder in `files`; it is made if
   // there is none.
-  BackupWriter(FileSystem& pool, BackupSource source, FileSystem& files, std::string_view to,
+  BackupWriter(FileSystem& pool, BackupSource source, FileSystem& files, const char* to,
                BackupProgress progress, BackupShape shape = {}) noexcept
       : pool_(pool),
         files_(files),

@@ -11,7 +11,7 @@ namespace perdure {
 
 namespace {
 
-constexpr std::string_view kFolder = "copy";
+constexpr const char* kFolder = "copy";
 
 // Of a log that no process writes, a scan says what is wrong with it.
 Status why_not(const FileStorage& storage, FileSystem& files, std::string_view path,

@@ -115,8 +115,7 @@ bool same_file(std::string_view left, std::string_view right) noexcept {
 }
 
 // A backup may remove what it finds in its folder: that must not be the pool, nor its log.
-Status make_folder(FileSystem& files, std::string_view folder,
-                   const BackupSource& source) noexcept {
+Status make_folder(FileSystem& files, const char* folder, const BackupSource& source) noexcept {
   if (Status s = check_output(folder); !s.ok()) return s;
   BackupFiles to(files, folder);
   if (Status s = to.name(); !s.ok()) return s;
@@ -126,8 +125,8 @@ Status make_folder(FileSystem& files, std::string_view folder,
       !same_file(to.base(), source.base))
     return to.make();
   return Status::format(StatusCode::invalid_argument,
-                        "%.*s: has a part of the pool, or a link to one; choose another path",
-                        length(folder), folder.data());
+                        "%s: has a part of the pool, or a link to one; choose another path",
+                        folder);
 }
 
 Expected<BackupInfo> write_backup(const BackupSource& source, std::string_view folder,
