@@ -55,7 +55,6 @@ class Removal {
   bool left_open() const noexcept { return mark_.state == layout::BaseState::open; }
   Status open_base() noexcept;
   Status refuse_base() noexcept;
-  Status read_base() noexcept;
   Status verify_names() noexcept;
   Status each_part() noexcept;
   Status each_of_image(std::string_view image, bool of_mark) noexcept;
@@ -95,7 +94,10 @@ Status Removal::open_base() noexcept {
   is_image_ = kind == OwnKind::live_image && is_aside(path_);
   if (is_image_) return {};
   if (kind != OwnKind::pool) return refuse_base();
-  s = read_base();
+  (void)read_mark(base_, mark_);  // of a damaged one nothing is known
+  s = base_.identity(identity_);
+  if (s.ok() && left_open()) s = has_its_parts(base_, path_.data());
+  if (s.ok() && left_open()) s = verify_names();
   return s.ok() ? Status() : with_path(path_, s);
 }
 
@@ -104,14 +106,6 @@ Status Removal::refuse_base() noexcept {
   auto info = Pool::inspect(path_);
   if (!info) return std::move(info.error());
   return with_path(path_, Status::format(StatusCode::busy, "was replaced meanwhile; try again"));
-}
-
-Status Removal::read_base() noexcept {
-  (void)read_mark(base_, mark_);  // of a damaged one nothing is known
-  if (Status s = base_.identity(identity_); !s.ok()) return s;
-  if (!left_open()) return {};
-  if (Status s = has_its_parts(base_, path_.data()); !s.ok()) return s;
-  return verify_names();
 }
 
 // Under another name the file would be left without what its log and its image have.
