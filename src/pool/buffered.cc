@@ -11,6 +11,7 @@
 #include "format/header.h"
 #include "platform/mounts.h"
 #include "platform/nap.h"
+#include "pool/with_path.h"
 
 namespace perdure {
 
@@ -20,18 +21,6 @@ constexpr std::uint64_t kPatience = 5'000'000'000;  // nanoseconds
 constexpr std::uint64_t kSayEvery = 1'000'000'000;
 constexpr std::uint64_t kOften = 1 << 16;  // lines
 constexpr std::uint8_t kNoBoot = 0xFF;     // each byte of a boot's id: of none
-
-int length(std::string_view text) noexcept { return static_cast<int>(text.size()); }
-
-template <std::size_t N>
-bool same(const std::uint8_t (&a)[N], const std::uint8_t (&b)[N]) noexcept {
-  return std::memcmp(a, b, N) == 0;
-}
-
-bool is_unknown(const std::uint8_t (&boot_id)[16]) noexcept {
-  static constexpr std::uint8_t kUnknown[16] = {};
-  return same(boot_id, kUnknown);
-}
 
 // For a part of the pool: `not_found` and `exists` are said of the pool itself only.
 Status of_part(const char* part, std::string_view path, const Status& s) noexcept {
@@ -55,7 +44,7 @@ void remove_elsewhere(RealFileSystem& files, const FileStorage& base, std::strin
   if (path == next) return;
   layout::LiveHead head;
   const Status found = LiveImage::read_head(files, path, head, base);
-  const bool own = found.ok() && same(head.live_id, old.live_id);
+  const bool own = found.ok() && layout::same_id(head.live_id, old.live_id);
   const bool unfinished = found == StatusCode::not_found && old.memory_directory[0] != '\0';
   if (own || unfinished) remove_live(files, path);
 }
@@ -86,14 +75,14 @@ bool is_dirty_file_in_memory(const RealFileSystem& files, std::string_view image
 bool stayed_mounted(const RealFileSystem& files, const layout::BaseMark& mark,
                     std::string_view image) noexcept {
   const std::uint64_t before = mark.live.mount_id;
-  const std::uint64_t now = mount_of_folder(image.substr(0, image.rfind('/')));
+  const std::uint64_t now = mount_of_folder(folder_of(image));
   return (now == before && now != 0) || is_dirty_file_in_memory(files, image);
 }
 
 }  // namespace
 
 bool in_this_boot(const layout::BaseMark& mark, const layout::Identity& here) noexcept {
-  return same(mark.live.boot_id, here.boot_id);
+  return layout::same_id(mark.live.boot_id, here.boot_id);
 }
 
 // After a restart the number of the file system may be another one.
@@ -139,9 +128,8 @@ Status Buffered::verify(const BufferedOptions& options) noexcept {
 }
 
 Status Buffered::name_paths(std::string_view path) noexcept {
-  const std::size_t slash = path.rfind('/');
-  const std::string_view parent = slash == 0 ? "/" : path.substr(0, slash);
-  if (path_.assign(path) && folder_.assign(path, "-log") && parent_.assign(parent)) return {};
+  if (path_.assign(path) && folder_.assign(path, "-log") && parent_.assign(folder_of(path)))
+    return {};
   return Status::format(StatusCode::invalid_argument, "the path is too long for the log beside it");
 }
 
@@ -154,8 +142,7 @@ Status Buffered::hold_folders() noexcept {
 // The path of the live image, in a folder that is held. Errors: invalid_argument, io.
 Status Buffered::image_path(const layout::BaseMark& mark, PathText& path) noexcept {
   if (Status s = LiveImage::path_of(mark, path_.c_str(), path); !s.ok()) return s;
-  const std::string_view text(path.c_str());
-  Status held = real_files_.hold(text.substr(0, text.rfind('/')), false);
+  Status held = real_files_.hold(folder_of(path.c_str()), false);
   return held == StatusCode::not_found ? Status() : std::move(held);
 }
 
@@ -163,8 +150,7 @@ Status Buffered::image_path(const layout::BaseMark& mark, PathText& path) noexce
 std::uint64_t Buffered::mount_of(const layout::BaseMark& mark) noexcept {
   PathText path;
   if (!image_path(mark, path).ok()) return 0;
-  const std::string_view text(path.c_str());
-  return mount_of_folder(text.substr(0, text.rfind('/')));
+  return mount_of_folder(folder_of(path.c_str()));
 }
 
 Status Buffered::look(std::string_view path, const BufferedOptions& options) noexcept {
@@ -229,7 +215,7 @@ Status Buffered::write_headers(layout::Header header, int copy) noexcept {
 Status Buffered::make_way(std::string_view path, const Opening& opening) noexcept {
   layout::LiveHead head;
   Status found = LiveImage::read_head(real_files_, path, head, opening.base);
-  const bool own = found.ok() && same(head.live_id, mark().live.live_id);
+  const bool own = found.ok() && layout::same_id(head.live_id, mark().live.live_id);
   const bool over = own && (!left_open() || restarted_);
   // That of the mark may have lost its head in a power failure.
   PathText before;
@@ -284,7 +270,7 @@ Status Buffered::begin(const Opening& opening, layout::Header header, int copy,
   if (left_open()) {  // two reads of the marks differ
     return Status::format(StatusCode::busy, "its marks cannot be read reliably; try again");
   }
-  if (is_unknown(opening.identity.boot_id)) {
+  if (!layout::is_known(opening.identity.boot_id)) {
     return Status::format(StatusCode::unsupported,
                           "durability `buffered` needs the id of the boot, which cannot be read; "
                           "use `process`");
@@ -523,8 +509,8 @@ Status Buffered::go_on_with_image(const Opening& opening, std::string_view path,
   const bool failed = found == StatusCode::not_found || found == StatusCode::corruption;
   if (!found.ok()) return failed ? missing(path, found) : of_part("live image", path, found);
   const char* why = "it is of another state of the pool";
-  restarted_ = !in_this_boot(mark(), opening.identity) && same(head.live_id, mark().live.live_id) &&
-               compare(head) == Boot::another;
+  restarted_ = !in_this_boot(mark(), opening.identity) &&
+               layout::same_id(head.live_id, mark().live.live_id) && compare(head) == Boot::another;
   const bool fits = LiveImage::fits(head, mark());
   told = fits && (head.flags & layout::kLost) != 0;
   if (fits && is_of_this_boot(opening, path, head, why)) {
@@ -541,7 +527,8 @@ Status Buffered::go_on(const Opening& opening) noexcept {
   }
   PathText path;
   if (Status s = image_path(mark(), path); !s.ok()) return s;
-  const bool unknown = is_unknown(opening.identity.boot_id) || is_unknown(mark().live.boot_id);
+  const bool unknown =
+      !layout::is_known(opening.identity.boot_id) || !layout::is_known(mark().live.boot_id);
   if (unknown && !opening.accept_loss) {
     return missing(path.c_str(), Status::format(StatusCode::io,
                                                 "the boot's id cannot be read, so a power failure "
@@ -754,7 +741,7 @@ Status read_mark(const FileStorage& storage, layout::BaseMark& mark) noexcept {
 }
 
 Status may_read_log(const layout::BaseMark& mark, const layout::Identity& identity) noexcept {
-  if (is_unknown(identity.boot_id) || is_unknown(mark.live.boot_id)) {
+  if (!layout::is_known(identity.boot_id) || !layout::is_known(mark.live.boot_id)) {
     return Status::format(StatusCode::live_missing,
                           "was left open, and the boot's id cannot be read, so a power failure "
                           "cannot be ruled out");
