@@ -111,7 +111,12 @@ class CutStream final : private GateWatch {
     return false;
   }
   // Ends the thread. From here on callers make the cuts. Idempotent.
-  void stop() noexcept;
+  void stop() noexcept {
+    if (!threaded_.load(std::memory_order_relaxed)) return;
+    work_.stop();
+    threaded_.store(false, std::memory_order_release);
+    tell();
+  }
   // There will be no thread. Before mutations.
   void serve_callers() noexcept {
     by_callers_ = true;
@@ -127,7 +132,36 @@ class CutStream final : private GateWatch {
   std::uint64_t reached() const noexcept { return reached_.load(std::memory_order_acquire); }
   // Returns when reached() >= cut. Errors: invalid_argument (next() never returned such a number),
   // and those of the log.
-  Status wait(std::uint64_t cut) noexcept;
+  Status wait(std::uint64_t cut) noexcept {
+    if (cut > next()) {
+      return Status::format(StatusCode::invalid_argument, "there is no cut %llu yet",
+                            static_cast<unsigned long long>(cut));
+    }
+    std::uint64_t wanted = wanted_.load(std::memory_order_relaxed);
+    while (wanted < cut &&
+           !wanted_.compare_exchange_strong(wanted, cut, std::memory_order_seq_cst)) {
+    }
+    bool tries = true;
+    for (unsigned spins = 0;;) {
+      const std::uint32_t seen = done_.load(std::memory_order_acquire);
+      if (reached() >= cut) return {};
+      if (is_clean()) {
+        LatchGuard guard(latch_);
+        return watch_.verify_copy();
+      }
+      // It may have been forgotten meanwhile.
+      if (Status s = failure(); !s.ok()) return s;
+      if (threaded_.load(std::memory_order_acquire)) {
+        if (tries && attempt_now(cut, tries)) continue;
+        (void)work_.wake();
+        P::park(done_, seen);
+      } else if (Status s = attempt_unless(cut); !s.ok() && s != StatusCode::busy) {
+        return s;
+      } else {
+        P::pause(spins++);
+      }
+    }
+  }
   Status sync() noexcept { return wait(next()); }
   // Nanoseconds since a moment of which everything is durable.
   std::uint64_t lag_ns() const noexcept {
@@ -136,9 +170,25 @@ class CutStream final : private GateWatch {
     return P::now_ns() - std::min(at, P::now_ns());
   }
   // Ok, or the error of the log.
-  Status failure() const noexcept;
-  // Goes on after a failure, and makes a cut. Errors: those of the log.
-  Status resume() noexcept;
+  Status failure() const noexcept {
+    if (!failed()) return {};
+    LatchGuard guard(figures_latch_);
+    return failure_;
+  }
+  // Goes on after a failure, and makes a cut; mutations are refused until it is durable. Errors:
+  // those of the log.
+  Status resume() noexcept {
+    {
+      LatchGuard guard(latch_);
+      if (!failed()) return {};
+      log_.resume();
+    }
+    for (unsigned spins = 0;; P::pause(spins++)) {
+      LatchGuard guard(latch_);
+      Status s = attempt_with_latch(true);
+      if (s != StatusCode::busy) return s;
+    }
+  }
   CutFigures figures() const noexcept {
     CutFigures figures;
     {
@@ -150,7 +200,13 @@ class CutStream final : private GateWatch {
   }
   // Without a thread: makes a cut if it is time; of several callers one does. Returns whether this
   // one did.
-  bool run_due() noexcept;
+  bool run_due() noexcept {
+    if (threaded_.load(std::memory_order_relaxed) || failed()) return false;
+    if (!is_due() || !latch_.try_lock()) return false;
+    const bool done = is_due() && !rest_with_latch() && attempt_with_latch().ok();
+    latch_.unlock();
+    return done;
+  }
   // The next one is due an interval from now, however long the work of the caller has taken.
   void put_off() noexcept {
     due_.store(P::now_ns() + shape_.interval_ns, std::memory_order_relaxed);
@@ -171,7 +227,15 @@ class CutStream final : private GateWatch {
   // Whether a cut would have nothing to write.
   bool rests() const noexcept { return tracker_.log().empty() && log_.empty(); }
   // A fold has ended; within with_log().
-  void on_folded() noexcept;
+  void on_folded() noexcept {
+    see_log();
+    {
+      LatchGuard figures(figures_latch_);
+      figures_.log_bytes = log_.bytes();
+    }
+    put_brake(!refusal().ok() || full());
+    tell();
+  }
   // It has failed: as if a cut had.
   void on_fold_failed(Status s) noexcept {
     LatchGuard guard(latch_);
@@ -218,9 +282,70 @@ class CutStream final : private GateWatch {
     if (threaded_.load(std::memory_order_relaxed)) (void)work_.wake();
   }
 
-  void run() noexcept;
-  bool fall_asleep() noexcept;
-  void rest_until_woken(std::uint32_t seen) noexcept;
+  void run() noexcept {
+    std::uint32_t quiet = 0;   // looks that have moved none
+    std::uint64_t before = 0;  // notes that were moved until the last look
+    std::uint64_t retry_at = 0;
+    while (!work_.stopped()) {
+      const std::uint32_t seen = work_.seen();
+      if (caller_cuts_.load(std::memory_order_relaxed)) {  // it has emptied the rings
+        work_.wait(seen, kLeastNap);
+        continue;
+      }
+      const bool asked = wanted_.load(std::memory_order_seq_cst) > reached();
+      const std::uint64_t now = P::now_ns();
+      std::uint64_t due = due_.load(std::memory_order_relaxed);
+      if (failed()) {
+        retry(retry_at);
+        due = now + kMostNap;  // the rings are emptied all the same
+      } else if (asked || ((now >= due || fills_up()) && !rest())) {
+        // Otherwise this thread could have the latch again and again.
+        for (unsigned spins = 0; users_.load(std::memory_order_relaxed) != 0;) P::pause(spins++);
+        retry_at = 0;
+        const std::uint64_t cut = asked ? wanted_.load(std::memory_order_relaxed) : kNoCut;
+        if (attempt_unless(cut).ok() && asked) continue;
+        due = due_.load(std::memory_order_relaxed);
+      }
+      {
+        LatchGuard guard(latch_);
+        cutter_.drain();
+        const std::uint64_t moved = tracker_.log().drained();
+        quiet = moved != std::exchange(before, moved) ? 0 : quiet + 1;
+      }
+      const bool asleep = quiet >= kQuiet && fall_asleep();
+      const std::uint64_t after = P::now_ns();
+      if (asleep && is_clean()) {
+        rest_until_woken(seen);
+      } else if (due > after) {
+        const std::uint64_t nap = failed() ? kMostNap : kLeastNap;
+        work_.wait(seen, asleep ? due - after : std::min(nap, due - after));
+      }
+      // A writer that was stopped before it could open the gate must find it in another state.
+      if (asleep) rouse();
+      if (asleep) quiet = 0;
+    }
+  }
+  // After a failure the thread has to try again.
+  bool fall_asleep() noexcept {
+    LatchGuard guard(latch_);
+    if (failed()) return false;
+    const bool asleep = cutter_.sleep([this] {
+      const bool clean = rests() && log_.is_confirmed();
+      if (clean) watch_.on_rest(true);
+      clean_.store(clean, std::memory_order_seq_cst);
+    });
+    if (!asleep && clean_.exchange(false)) watch_.on_rest(false);
+    return asleep;
+  }
+  // Nobody stores; but the kernel may tell that it could not write a part of the live image.
+  void rest_until_woken(std::uint32_t seen) noexcept {
+    for (;;) {
+      work_.wait(seen, kTend);
+      if (work_.seen() != seen) return;
+      LatchGuard guard(latch_);
+      if (!is_clean() || !watch_.on_tend().ok()) return;
+    }
+  }
   // stream.T4. In this order: while the gate sleeps, clean_ is not that of a sleep before.
   bool is_clean() const noexcept {
     return tracker_.gate().sleeps() && clean_.load(std::memory_order_seq_cst);
@@ -231,19 +356,123 @@ class CutStream final : private GateWatch {
     tracker_.gate().wake();
   }
   // Makes a cut; the caller has the latch. busy: try again.
-  Status attempt_with_latch(bool resumes = false) noexcept;
+  Status attempt_with_latch(bool resumes = false) noexcept {
+    if (failed() && !resumes) return failure();
+    const std::uint64_t number = begun_.fetch_add(1, std::memory_order_seq_cst) + 1;
+    const std::uint64_t began = P::now_ns();
+    const std::uint64_t unix_ns = P::unix_ns();
+    rouse();
+    const std::uint64_t noted = tracker_.noted();
+    due_.store(began + shape_.interval_ns, std::memory_order_relaxed);
+    put_brake(true);
+    watch_.on_writing(log_.next_end());
+    const auto add = [this](std::uint64_t line, const LineWords& content) {
+      log_.add(line, content);
+    };
+    CutReport report;
+    const CutStep step = cutter_.cut(add, [this] { (void)log_.make_room(); }, report);
+    Status s;
+    switch (step) {
+      case CutStep::done:
+        s = write(began, unix_ns);
+        if (!s.ok()) cutter_.again();
+        if (mends(s)) s = StatusCode::busy;
+        break;
+      case CutStep::busy:
+        s = StatusCode::busy;
+        break;
+      case CutStep::refused:
+        s = Status::format(StatusCode::unsupported, "the system refuses membarrier(2)");
+        break;
+      case CutStep::damaged:
+        s = Status::format(StatusCode::poisoned,
+                           "the pool, or its log of dirty lines, is damaged; close the pool");
+        break;
+    }
+    busy_.store(s == StatusCode::busy, std::memory_order_relaxed);
+    if (s == StatusCode::busy) {
+      due_.store(P::now_ns() + kAgain, std::memory_order_relaxed);
+    } else if (!s.ok()) {
+      (void)fail_with(s);
+    } else {
+      reached_.store(number, std::memory_order_release);
+      see_written(noted);
+      slack_.store(std::min(P::now_ns() - began, kMostSlack), std::memory_order_relaxed);
+      forget_failure();
+    }
+    {
+      LatchGuard figures(figures_latch_);
+      figures_.cuts += s.ok() ? 1 : 0;
+      figures_.log_bytes = log_.bytes();
+      figures_.log_written_bytes = log_.written();
+      figures_.shut_ns = std::max(figures_.shut_ns, report.shut_ns);
+    }
+    see_log();
+    put_brake(!refusal().ok() || full() || fills_up() || (s == StatusCode::busy && !lets()));
+    tell();
+    return s;
+  }
   // Another caller may have made that cut while this one waited for the latch.
   Status attempt_unless(std::uint64_t cut) noexcept {
     LatchGuard guard(latch_);
     return reached() >= cut ? Status() : attempt_with_latch();
   }
-  bool attempt_now(std::uint64_t cut, bool& tries) noexcept;
-  Status write(std::uint64_t began, std::uint64_t unix_ns) noexcept;
+  // Makes a cut, unless another thread uses the log, or a fold waits for it. For a caller that
+  // waits: two switches between threads cost more than a cut of a few lines. If the cut fails, the
+  // thread of the stream makes the next one, and `tries` becomes false.
+  bool attempt_now(std::uint64_t cut, bool& tries) noexcept {
+    if (users_.load(std::memory_order_relaxed) != 0 || !latch_.try_lock()) return false;
+    caller_cuts_.store(true, std::memory_order_relaxed);
+    tries = reached() >= cut || attempt_with_latch().ok();
+    caller_cuts_.store(false, std::memory_order_relaxed);
+    latch_.unlock();
+    return tries;
+  }
+  // The last cut is in memory: makes it durable.
+  Status write(std::uint64_t began, std::uint64_t unix_ns) noexcept {
+    if (!log_.failure().ok()) return Status(log_.failure());
+    // After the copy, and before an epoch, or the piece of a fold that waits for this cut, counts.
+    Status s = watch_.verify_copy();
+    if (!s.ok()) return s;
+    if (!log_.empty()) s = log_.commit(pool_.size(), unix_ns);
+    // stream.T3; an epoch may count also after an error
+    watch_.on_durable(log_.durable(), s.ok() ? unix_ns : 0);
+    if (!s.ok()) return s;
+    cutter_.settle();
+    durable_at_.store(began, std::memory_order_relaxed);
+    return {};
+  }
   bool rest() noexcept {
     LatchGuard guard(latch_);
     return rest_with_latch();
   }
-  bool rest_with_latch() noexcept;
+  // Moves what writers have noted, and returns whether there is nothing to cut. Then the last epoch
+  // is confirmed (epoch_log.h).
+  bool rest_with_latch() noexcept {
+    const std::uint64_t now = P::now_ns();
+    const std::uint64_t unix_ns = P::unix_ns();
+    const std::uint64_t noted = tracker_.noted();
+    cutter_.drain();
+    if (failed() || !rests()) return false;
+    durable_at_.store(now, std::memory_order_relaxed);
+    see_written(noted);
+    due_.store(now + shape_.interval_ns, std::memory_order_relaxed);
+    watch_.on_writing(log_.next_end());
+    Status s = watch_.verify_copy();
+    if (s.ok()) s = log_.confirm(unix_ns);
+    if (s.ok()) {
+      watch_.on_durable(log_.durable(), unix_ns);
+    } else if (mends(s)) {
+      due_.store(now + kAgain, std::memory_order_relaxed);
+    } else {
+      (void)fail_with(std::move(s));
+    }
+    see_log();
+    // Mutations may have waited since the last cut, and only a fold is left to wait for.
+    put_brake(!refusal().ok() || full());
+    tell();
+    return true;
+  }
   // After an error of the log: whether it can go on, since it was removed, or found no space.
   bool mends(const Status& s) noexcept {
     if (!s.ok() && log_.is_removed()) return watch_.begin_log_anew();
@@ -251,10 +480,36 @@ class CutStream final : private GateWatch {
     log_.resume();
     return true;
   }
-  Status fail_with(Status s) noexcept;
-  void forget_failure() noexcept;
+  Status fail_with(Status s) noexcept {
+    {
+      LatchGuard guard(figures_latch_);
+      failure_ = s;
+      figures_.failed_unix_ns = P::unix_ns();
+    }
+    failed_.store(true, std::memory_order_release);
+    rouse();  // the thread tries it again
+    tell();
+    return s;
+  }
+  void forget_failure() noexcept {
+    if (!failed()) return;
+    failed_.store(false, std::memory_order_release);
+    LatchGuard figures(figures_latch_);
+    failure_ = {};
+    figures_.failed_unix_ns = 0;
+  }
   // Of the thread: tries it again, if `retry_at` has come. `retry_at`: 0: it has just failed.
-  void retry(std::uint64_t& retry_at) noexcept;
+  void retry(std::uint64_t& retry_at) noexcept {
+    const std::uint64_t now = P::now_ns();
+    if (retry_at != 0 && now >= retry_at) {
+      const Status s = failure();
+      const bool may_pass = s == StatusCode::io || s == StatusCode::pool_full ||
+                            s == StatusCode::out_of_memory || s == StatusCode::not_found;
+      if (may_pass) (void)resume();
+      retry_at = 0;
+    }
+    if (retry_at == 0) retry_at = P::now_ns() + kRetry;
+  }
   void tell() noexcept {
     done_.fetch_add(1, std::memory_order_release);
     P::unpark(done_);
@@ -347,307 +602,5 @@ class CutStream final : private GateWatch {
   Body body_{this};
   WorkThread<P> work_{body_};
 };
-
-template <class P>
-Status CutStream<P>::failure() const noexcept {
-  if (!failed()) return {};
-  LatchGuard guard(figures_latch_);
-  return failure_;
-}
-
-template <class P>
-Status CutStream<P>::fail_with(Status s) noexcept {
-  {
-    LatchGuard guard(figures_latch_);
-    failure_ = s;
-    figures_.failed_unix_ns = P::unix_ns();
-  }
-  failed_.store(true, std::memory_order_release);
-  rouse();  // the thread tries it again
-  tell();
-  return s;
-}
-
-// The last cut is in memory: makes it durable.
-template <class P>
-Status CutStream<P>::write(std::uint64_t began, std::uint64_t unix_ns) noexcept {
-  if (!log_.failure().ok()) return Status(log_.failure());
-  // After the copy, and before an epoch, or the piece of a fold that waits for this cut, counts.
-  Status s = watch_.verify_copy();
-  if (!s.ok()) return s;
-  if (!log_.empty()) s = log_.commit(pool_.size(), unix_ns);
-  // stream.T3; an epoch may count also after an error
-  watch_.on_durable(log_.durable(), s.ok() ? unix_ns : 0);
-  if (!s.ok()) return s;
-  cutter_.settle();
-  durable_at_.store(began, std::memory_order_relaxed);
-  return {};
-}
-
-template <class P>
-Status CutStream<P>::attempt_with_latch(bool resumes) noexcept {
-  if (failed() && !resumes) return failure();
-  const std::uint64_t number = begun_.fetch_add(1, std::memory_order_seq_cst) + 1;
-  const std::uint64_t began = P::now_ns();
-  const std::uint64_t unix_ns = P::unix_ns();
-  rouse();
-  const std::uint64_t noted = tracker_.noted();
-  due_.store(began + shape_.interval_ns, std::memory_order_relaxed);
-  put_brake(true);
-  watch_.on_writing(log_.next_end());
-  const auto add = [this](std::uint64_t line, const LineWords& content) {
-    log_.add(line, content);
-  };
-  CutReport report;
-  const CutStep step = cutter_.cut(add, [this] { (void)log_.make_room(); }, report);
-  Status s;
-  switch (step) {
-    case CutStep::done:
-      s = write(began, unix_ns);
-      if (!s.ok()) cutter_.again();
-      if (mends(s)) s = StatusCode::busy;
-      break;
-    case CutStep::busy:
-      s = StatusCode::busy;
-      break;
-    case CutStep::refused:
-      s = Status::format(StatusCode::unsupported, "the system refuses membarrier(2)");
-      break;
-    case CutStep::damaged:
-      s = Status::format(StatusCode::poisoned,
-                         "the pool, or its log of dirty lines, is damaged; close the pool");
-      break;
-  }
-  busy_.store(s == StatusCode::busy, std::memory_order_relaxed);
-  if (s == StatusCode::busy) {
-    due_.store(P::now_ns() + kAgain, std::memory_order_relaxed);
-  } else if (!s.ok()) {
-    (void)fail_with(s);
-  } else {
-    reached_.store(number, std::memory_order_release);
-    see_written(noted);
-    slack_.store(std::min(P::now_ns() - began, kMostSlack), std::memory_order_relaxed);
-    forget_failure();
-  }
-  {
-    LatchGuard figures(figures_latch_);
-    figures_.cuts += s.ok() ? 1 : 0;
-    figures_.log_bytes = log_.bytes();
-    figures_.log_written_bytes = log_.written();
-    figures_.shut_ns = std::max(figures_.shut_ns, report.shut_ns);
-  }
-  see_log();
-  put_brake(!refusal().ok() || full() || fills_up() || (s == StatusCode::busy && !lets()));
-  tell();
-  return s;
-}
-
-// Makes a cut, unless another thread uses the log, or a fold waits for it. For a caller that waits:
-// two switches between threads cost more than a cut of a few lines. If the cut fails, the thread of
-// the stream makes the next one, and `tries` becomes false.
-template <class P>
-bool CutStream<P>::attempt_now(std::uint64_t cut, bool& tries) noexcept {
-  if (users_.load(std::memory_order_relaxed) != 0 || !latch_.try_lock()) return false;
-  caller_cuts_.store(true, std::memory_order_relaxed);
-  tries = reached() >= cut || attempt_with_latch().ok();
-  caller_cuts_.store(false, std::memory_order_relaxed);
-  latch_.unlock();
-  return tries;
-}
-
-template <class P>
-Status CutStream<P>::wait(std::uint64_t cut) noexcept {
-  if (cut > next()) {
-    return Status::format(StatusCode::invalid_argument, "there is no cut %llu yet",
-                          static_cast<unsigned long long>(cut));
-  }
-  std::uint64_t wanted = wanted_.load(std::memory_order_relaxed);
-  while (wanted < cut && !wanted_.compare_exchange_strong(wanted, cut, std::memory_order_seq_cst)) {
-  }
-  bool tries = true;
-  for (unsigned spins = 0;;) {
-    const std::uint32_t seen = done_.load(std::memory_order_acquire);
-    if (reached() >= cut) return {};
-    if (is_clean()) {
-      LatchGuard guard(latch_);
-      return watch_.verify_copy();
-    }
-    // It may have been forgotten meanwhile.
-    if (Status s = failure(); !s.ok()) return s;
-    if (threaded_.load(std::memory_order_acquire)) {
-      if (tries && attempt_now(cut, tries)) continue;
-      (void)work_.wake();
-      P::park(done_, seen);
-    } else if (Status s = attempt_unless(cut); !s.ok() && s != StatusCode::busy) {
-      return s;
-    } else {
-      P::pause(spins++);
-    }
-  }
-}
-
-// Mutations are refused until a cut is durable.
-template <class P>
-Status CutStream<P>::resume() noexcept {
-  {
-    LatchGuard guard(latch_);
-    if (!failed()) return {};
-    log_.resume();
-  }
-  for (unsigned spins = 0;; P::pause(spins++)) {
-    LatchGuard guard(latch_);
-    Status s = attempt_with_latch(true);
-    if (s != StatusCode::busy) return s;
-  }
-}
-
-template <class P>
-void CutStream<P>::retry(std::uint64_t& retry_at) noexcept {
-  const std::uint64_t now = P::now_ns();
-  if (retry_at != 0 && now >= retry_at) {
-    const Status s = failure();
-    const bool may_pass = s == StatusCode::io || s == StatusCode::pool_full ||
-                          s == StatusCode::out_of_memory || s == StatusCode::not_found;
-    if (may_pass) (void)resume();
-    retry_at = 0;
-  }
-  if (retry_at == 0) retry_at = P::now_ns() + kRetry;
-}
-
-template <class P>
-void CutStream<P>::forget_failure() noexcept {
-  if (!failed()) return;
-  failed_.store(false, std::memory_order_release);
-  LatchGuard figures(figures_latch_);
-  failure_ = {};
-  figures_.failed_unix_ns = 0;
-}
-
-template <class P>
-void CutStream<P>::on_folded() noexcept {
-  see_log();
-  {
-    LatchGuard figures(figures_latch_);
-    figures_.log_bytes = log_.bytes();
-  }
-  put_brake(!refusal().ok() || full());
-  tell();
-}
-
-template <class P>
-bool CutStream<P>::run_due() noexcept {
-  if (threaded_.load(std::memory_order_relaxed) || failed()) return false;
-  if (!is_due() || !latch_.try_lock()) return false;
-  const bool done = is_due() && !rest_with_latch() && attempt_with_latch().ok();
-  latch_.unlock();
-  return done;
-}
-
-// Moves what writers have noted, and returns whether there is nothing to cut. Then the last epoch
-// is confirmed (epoch_log.h).
-template <class P>
-bool CutStream<P>::rest_with_latch() noexcept {
-  const std::uint64_t now = P::now_ns();
-  const std::uint64_t unix_ns = P::unix_ns();
-  const std::uint64_t noted = tracker_.noted();
-  cutter_.drain();
-  if (failed() || !rests()) return false;
-  durable_at_.store(now, std::memory_order_relaxed);
-  see_written(noted);
-  due_.store(now + shape_.interval_ns, std::memory_order_relaxed);
-  watch_.on_writing(log_.next_end());
-  Status s = watch_.verify_copy();
-  if (s.ok()) s = log_.confirm(unix_ns);
-  if (s.ok()) {
-    watch_.on_durable(log_.durable(), unix_ns);
-  } else if (mends(s)) {
-    due_.store(now + kAgain, std::memory_order_relaxed);
-  } else {
-    (void)fail_with(std::move(s));
-  }
-  see_log();
-  // Mutations may have waited since the last cut, and there is nothing left to wait for but a fold.
-  put_brake(!refusal().ok() || full());
-  tell();
-  return true;
-}
-
-template <class P>
-void CutStream<P>::run() noexcept {
-  std::uint32_t quiet = 0;   // looks that have moved none
-  std::uint64_t before = 0;  // notes that were moved until the last look
-  std::uint64_t retry_at = 0;
-  while (!work_.stopped()) {
-    const std::uint32_t seen = work_.seen();
-    if (caller_cuts_.load(std::memory_order_relaxed)) {  // it has emptied the rings
-      work_.wait(seen, kLeastNap);
-      continue;
-    }
-    const bool asked = wanted_.load(std::memory_order_seq_cst) > reached();
-    const std::uint64_t now = P::now_ns();
-    std::uint64_t due = due_.load(std::memory_order_relaxed);
-    if (failed()) {
-      retry(retry_at);
-      due = now + kMostNap;  // the rings are emptied all the same
-    } else if (asked || ((now >= due || fills_up()) && !rest())) {
-      // Otherwise this thread could have the latch again and again.
-      for (unsigned spins = 0; users_.load(std::memory_order_relaxed) != 0;) P::pause(spins++);
-      retry_at = 0;
-      const std::uint64_t cut = asked ? wanted_.load(std::memory_order_relaxed) : kNoCut;
-      if (attempt_unless(cut).ok() && asked) continue;
-      due = due_.load(std::memory_order_relaxed);
-    }
-    {
-      LatchGuard guard(latch_);
-      cutter_.drain();
-      const std::uint64_t moved = tracker_.log().drained();
-      quiet = moved != std::exchange(before, moved) ? 0 : quiet + 1;
-    }
-    const bool asleep = quiet >= kQuiet && fall_asleep();
-    const std::uint64_t after = P::now_ns();
-    if (asleep && is_clean()) {
-      rest_until_woken(seen);
-    } else if (due > after) {
-      const std::uint64_t nap = failed() ? kMostNap : kLeastNap;
-      work_.wait(seen, asleep ? due - after : std::min(nap, due - after));
-    }
-    // A writer that was stopped before it could open the gate must find it in another state.
-    if (asleep) rouse();
-    if (asleep) quiet = 0;
-  }
-}
-
-// Nobody stores; but the kernel may tell that it could not write a part of the live image.
-template <class P>
-void CutStream<P>::rest_until_woken(std::uint32_t seen) noexcept {
-  for (;;) {
-    work_.wait(seen, kTend);
-    if (work_.seen() != seen) return;
-    LatchGuard guard(latch_);
-    if (!is_clean() || !watch_.on_tend().ok()) return;
-  }
-}
-
-// After a failure the thread has to try again.
-template <class P>
-bool CutStream<P>::fall_asleep() noexcept {
-  LatchGuard guard(latch_);
-  if (failed()) return false;
-  const bool asleep = cutter_.sleep([this] {
-    const bool clean = rests() && log_.is_confirmed();
-    if (clean) watch_.on_rest(true);
-    clean_.store(clean, std::memory_order_seq_cst);
-  });
-  if (!asleep && clean_.exchange(false)) watch_.on_rest(false);
-  return asleep;
-}
-
-template <class P>
-void CutStream<P>::stop() noexcept {
-  if (!threaded_.load(std::memory_order_relaxed)) return;
-  work_.stop();
-  threaded_.store(false, std::memory_order_release);
-  tell();
-}
 
 }  // namespace perdure

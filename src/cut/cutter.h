@@ -72,7 +72,23 @@ class Cutter {
   // One thread at a time. After `done`, call settle() once the copy is durable, or again() if it
   // cannot be, before the next cut. After any other result the copy is not the pool at one moment,
   // and its lines are dirty again.
-  CutStep cut(Sink sink, Between between, CutReport& report) noexcept;
+  CutStep cut(Sink sink, Between between, CutReport& report) noexcept {
+    PERDURE_ASSERT(P, "cut.C3", !open_);
+    tracker_.make_rings();
+    CutStep step = CutStep::busy;
+    for (std::uint32_t i = 0; i < gate_.limits().tries && step == CutStep::busy; ++i) {
+      step = open_rounds(sink, between, report);
+      if (step == CutStep::done) {
+        between();
+        step = last_round(sink, report);
+      }
+      // The threads that are inside may need this core, and those that wait must get through.
+      for (unsigned spins = 1; step == CutStep::busy && spins <= 64; ++spins) P::pause(spins);
+    }
+    open_ = step == CutStep::done;
+    if (!open_) log_.again();
+    return step;
+  }
   CutStep cut(Sink sink, CutReport& report) noexcept {
     return cut(sink, [] {}, report);
   }
@@ -114,11 +130,81 @@ class Cutter {
   std::span<const std::uint64_t> batch(std::uint64_t count) const noexcept {
     return {lines_.data(), count};
   }
-  void copy(std::uint64_t count, Sink sink, CutReport& report) noexcept;
-  CutStep open_round(Sink sink, CutReport& report, std::uint64_t& lines, bool& ended) noexcept;
-  CutStep open_rounds(Sink sink, Between between, CutReport& report) noexcept;
-  CutStep last_round(Sink sink, CutReport& report) noexcept;
-  CutStep copy_last(Sink sink, CutReport& report) noexcept;
+
+  void copy(std::uint64_t count, Sink sink, CutReport& report) noexcept {
+    constexpr std::uint64_t kAhead = 16;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      if (i + kAhead < count) __builtin_prefetch(base_ + lines_[i + kAhead] * kLine);
+      const auto* words = reinterpret_cast<const std::uint64_t*>(base_ + lines_[i] * kLine);
+      LineWords content;
+      for (std::size_t w = 0; w < std::size(content.words); ++w) {
+        content.words[w] = platform_.peek(words[w]);
+      }
+      sink(lines_[i], content);
+    }
+    report.lines += count;
+  }
+  CutStep open_round(Sink sink, CutReport& report, std::uint64_t& lines, bool& ended) noexcept {
+    std::uint64_t count = 0;
+    if (P::runs("cut.round.order"_site)) {
+      count = log_.take(lines_, ended);
+      if (count == 0) return CutStep::done;
+    }
+    const CutStep step = gate_.next_round();
+    if (!P::runs("cut.round.order"_site)) {
+      (void)tracker_.drain();
+      count = log_.take(lines_, ended);
+    }
+    if (step != CutStep::done) {
+      if (P::runs("cut.round.give_back"_site)) log_.give_back(batch(count));
+      return step;
+    }
+    ++report.rounds;
+    copy(count, sink, report);
+    lines += count;
+    return CutStep::done;
+  }
+  CutStep open_rounds(Sink sink, Between between, CutReport& report) noexcept {
+    for (std::uint32_t pass = 0; pass < kPasses; ++pass) {
+      if (!tracker_.drain()) return CutStep::damaged;
+      std::uint64_t lines = 0;
+      for (bool ended = false; !ended;) {
+        between();
+        // Otherwise the rings of fast writers are full before the pass ends.
+        if (pass == 0 && lines != 0 && !tracker_.drain()) return CutStep::damaged;
+        const CutStep step = open_round(sink, report, lines, ended);
+        if (step != CutStep::done) return step;
+      }
+      if (lines <= kFew) break;
+    }
+    return CutStep::done;
+  }
+  CutStep last_round(Sink sink, CutReport& report) noexcept {
+    ++report.tries;
+    shut_ns_ = P::now_ns();
+    CutStep step = gate_.shut();
+    opened_ns_ = P::now_ns();
+    if (step == CutStep::done) step = copy_last(sink, report);
+    if (step == CutStep::damaged) (void)gate_.open();
+    report.shut_ns = std::max(report.shut_ns, opened_ns_ - shut_ns_);
+    return step;
+  }
+  // What is dirty while the gate is shut: one batch at most, so that it is not shut for long.
+  CutStep copy_last(Sink sink, CutReport& report) noexcept {
+    if (!tracker_.drain()) return CutStep::damaged;
+    bool ended = false;
+    const std::uint64_t count = log_.take(lines_, ended);
+    if (ended) copy(count, sink, report);
+    if (platform_.poisoned()) return CutStep::damaged;  // a part of the pool may read as zeros
+    const bool still_shut = gate_.open();
+    opened_ns_ = P::now_ns();
+    // If a writer has opened the gate, this thread may know it late.
+    if (!still_shut) opened_ns_ = std::min(opened_ns_, shut_ns_ + gate_.limits().writer_ns);
+    if (still_shut && ended) return CutStep::done;
+    // They were not copied, or a writer may have noted them and stored to them after they were.
+    if (P::runs("cut.last.give_back"_site)) log_.give_back(batch(count));
+    return CutStep::busy;
+  }
 
   P& platform_;
   StoreTracker<P>& tracker_;
@@ -129,109 +215,5 @@ class Cutter {
   bool open_ = false;                          // a cut is neither settled nor dirty again
   std::array<std::uint64_t, kBatch> lines_;
 };
-
-template <class P>
-void Cutter<P>::copy(std::uint64_t count, Sink sink, CutReport& report) noexcept {
-  constexpr std::uint64_t kAhead = 16;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    if (i + kAhead < count) __builtin_prefetch(base_ + lines_[i + kAhead] * kLine);
-    const auto* words = reinterpret_cast<const std::uint64_t*>(base_ + lines_[i] * kLine);
-    LineWords content;
-    for (std::size_t w = 0; w < std::size(content.words); ++w) {
-      content.words[w] = platform_.peek(words[w]);
-    }
-    sink(lines_[i], content);
-  }
-  report.lines += count;
-}
-
-template <class P>
-CutStep Cutter<P>::open_round(Sink sink, CutReport& report, std::uint64_t& lines,
-                              bool& ended) noexcept {
-  std::uint64_t count = 0;
-  if (P::runs("cut.round.order"_site)) {
-    count = log_.take(lines_, ended);
-    if (count == 0) return CutStep::done;
-  }
-  const CutStep step = gate_.next_round();
-  if (!P::runs("cut.round.order"_site)) {
-    (void)tracker_.drain();
-    count = log_.take(lines_, ended);
-  }
-  if (step != CutStep::done) {
-    if (P::runs("cut.round.give_back"_site)) log_.give_back(batch(count));
-    return step;
-  }
-  ++report.rounds;
-  copy(count, sink, report);
-  lines += count;
-  return CutStep::done;
-}
-
-template <class P>
-CutStep Cutter<P>::open_rounds(Sink sink, Between between, CutReport& report) noexcept {
-  for (std::uint32_t pass = 0; pass < kPasses; ++pass) {
-    if (!tracker_.drain()) return CutStep::damaged;
-    std::uint64_t lines = 0;
-    for (bool ended = false; !ended;) {
-      between();
-      // Otherwise the rings of fast writers are full before the pass ends.
-      if (pass == 0 && lines != 0 && !tracker_.drain()) return CutStep::damaged;
-      const CutStep step = open_round(sink, report, lines, ended);
-      if (step != CutStep::done) return step;
-    }
-    if (lines <= kFew) break;
-  }
-  return CutStep::done;
-}
-
-// What is dirty while the gate is shut: one batch at most, so that it is not shut for long.
-template <class P>
-CutStep Cutter<P>::copy_last(Sink sink, CutReport& report) noexcept {
-  if (!tracker_.drain()) return CutStep::damaged;
-  bool ended = false;
-  const std::uint64_t count = log_.take(lines_, ended);
-  if (ended) copy(count, sink, report);
-  if (platform_.poisoned()) return CutStep::damaged;  // a part of the pool may read as zeros
-  const bool still_shut = gate_.open();
-  opened_ns_ = P::now_ns();
-  // If a writer has opened the gate, this thread may know it late.
-  if (!still_shut) opened_ns_ = std::min(opened_ns_, shut_ns_ + gate_.limits().writer_ns);
-  if (still_shut && ended) return CutStep::done;
-  // They were not copied, or a writer may have noted them and stored to them after they were.
-  if (P::runs("cut.last.give_back"_site)) log_.give_back(batch(count));
-  return CutStep::busy;
-}
-
-template <class P>
-CutStep Cutter<P>::last_round(Sink sink, CutReport& report) noexcept {
-  ++report.tries;
-  shut_ns_ = P::now_ns();
-  CutStep step = gate_.shut();
-  opened_ns_ = P::now_ns();
-  if (step == CutStep::done) step = copy_last(sink, report);
-  if (step == CutStep::damaged) (void)gate_.open();
-  report.shut_ns = std::max(report.shut_ns, opened_ns_ - shut_ns_);
-  return step;
-}
-
-template <class P>
-CutStep Cutter<P>::cut(Sink sink, Between between, CutReport& report) noexcept {
-  PERDURE_ASSERT(P, "cut.C3", !open_);
-  tracker_.make_rings();
-  CutStep step = CutStep::busy;
-  for (std::uint32_t i = 0; i < gate_.limits().tries && step == CutStep::busy; ++i) {
-    step = open_rounds(sink, between, report);
-    if (step == CutStep::done) {
-      between();
-      step = last_round(sink, report);
-    }
-    // The threads that are inside may need this core, and those that wait must get through.
-    for (unsigned spins = 1; step == CutStep::busy && spins <= 64; ++spins) P::pause(spins);
-  }
-  open_ = step == CutStep::done;
-  if (!open_) log_.again();
-  return step;
-}
 
 }  // namespace perdure

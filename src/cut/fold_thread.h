@@ -60,7 +60,12 @@ class FoldThread {
     return has_threads_;
   }
   // Ends the thread; a fold that has begun is given up. Idempotent.
-  void stop() noexcept;
+  void stop() noexcept {
+    if (abandoned_) return;
+    work_.stop();
+    threaded_.store(false, std::memory_order_relaxed);
+    stream_.with_log([&] { folding_.cancel(); });
+  }
   // In a child of fork. The parent may have had the latches.
   void abandon() noexcept {
     threaded_.store(false, std::memory_order_relaxed);
@@ -74,17 +79,63 @@ class FoldThread {
   }
   bool has_thread() const noexcept { return threaded_.load(std::memory_order_relaxed); }
   // Of a log that has failed for want of space; the caller has its latch. Returns whether segments
-  // are free now.
-  bool make_space() noexcept;
+  // are free now. A piece that is written later finds that the log has failed, and is not written.
+  bool make_space() noexcept {
+    LatchGuard guard(base_latch_);
+    const std::uint64_t epoch = log_.durable().epoch;
+    if (!watch_.on_folding(epoch).ok()) return false;
+    const auto done = log_.fold_durable();
+    if (!done || !*done) return false;
+    spaces_.fetch_add(1, std::memory_order_relaxed);  // before the release of set_folded()
+    set_folded(epoch);
+    return true;
+  }
   // Without a thread: a step, if a fold is wanted or has begun. Returns whether it did something.
-  bool run_due() noexcept;
+  bool run_due() noexcept {
+    if (has_thread() || !step_latch_.try_lock()) return false;
+    const bool done = due() && step().ok();
+    step_latch_.unlock();
+    return done;
+  }
   // Returns when the base has everything that was acknowledged before the call. Errors: those of
   // the log, out_of_memory.
-  Status fold() noexcept;
+  Status fold() noexcept {
+    if (Status s = stream_.sync(); !s.ok()) return s;
+    const std::uint64_t wanted = stream_.with_log([&] { return log_.durable().epoch; });
+    const std::uint64_t before = short_.load(std::memory_order_acquire);
+    for (;;) {
+      const std::uint32_t seen = done_.load(std::memory_order_acquire);
+      if (folded_.load(std::memory_order_acquire) >= wanted) return {};
+      if (Status s = stream_.failure(); !s.ok()) return s;
+      if (short_.load(std::memory_order_acquire) != before) return StatusCode::out_of_memory;
+      std::uint64_t asked = asked_.load(std::memory_order_relaxed);
+      while (asked < wanted &&
+             !asked_.compare_exchange_weak(asked, wanted, std::memory_order_seq_cst)) {
+      }
+      wake();
+      if (has_thread()) {
+        P::park(done_, seen);
+      } else {
+        LatchGuard guard(step_latch_);
+        (void)step();
+      }
+    }
+  }
   // Folds, and calls f(), which may change what is free in the base, within alone(). Errors: as
   // fold().
   template <class F>
-  Status with_base(F&& f) noexcept;
+  Status with_base(F&& f) noexcept {
+    for (unsigned folds = 1;; ++folds) {
+      const std::uint64_t before = spaces_.load(std::memory_order_relaxed);
+      if (Status s = fold(); !s.ok()) return s;
+      LatchGuard guard(step_latch_);
+      while (folding_.active()) {  // another one has begun
+        if (Status s = step(); !s.ok()) return s;
+      }
+      // After a fold that was given up the next one still writes what is free by now.
+      if (spaces_.load(std::memory_order_relaxed) == before || folds == kMostFolds) return f();
+    }
+  }
   // Calls f() while nothing else writes to the base.
   template <class F>
   auto alone(F&& f) noexcept {
@@ -111,17 +162,89 @@ class FoldThread {
            asked_.load(std::memory_order_acquire) > folded;
   }
   // The caller has the latch of steps. not_found: there is nothing to fold.
-  Status step() noexcept;
-  Status try_step() noexcept;
-  void set_folded(std::uint64_t epoch) noexcept;
+  Status step() noexcept {
+    Status s = try_step();
+    if (s.ok() || s == StatusCode::not_found) return s;
+    const bool again = s == StatusCode::busy || folding_.stale();
+    stream_.with_log([&] { folding_.cancel(); });
+    if (again && !folding_.active()) return {};
+    asked_.store(0, std::memory_order_relaxed);  // every caller gets the error, or asks again
+    if (s == StatusCode::out_of_memory) {
+      short_.fetch_add(1, std::memory_order_release);  // the log is well: later
+    } else {
+      stream_.on_fold_failed(Status(s));
+    }
+    tell();
+    return s;
+  }
+  Status try_step() noexcept {
+    if (!folding_.active()) return begin();
+    const auto content = [this](std::uint64_t page, std::byte* to) {
+      return watch_.copy_page(page, to);
+    };
+    auto copied = folding_.copy(content);
+    if (!copied) return std::move(copied.error());
+    return *copied ? write_piece() : end();
+  }
+  // The caller has the latch of the stream.
+  void set_folded(std::uint64_t epoch) noexcept {
+    watch_.on_folded(epoch);
+    folds_.fetch_add(1, std::memory_order_relaxed);
+    folded_.store(epoch, std::memory_order_release);
+    tell();
+  }
   void tell() noexcept {
     done_.fetch_add(1, std::memory_order_release);
     P::unpark(done_);
   }
-  Status begin() noexcept;
-  Status write_piece() noexcept;
-  Status end() noexcept;
-  void run() noexcept;
+
+  Status begin() noexcept {
+    const auto nothing = [&] {
+      return stream_.rests() && log_.durable().epoch == log_.marks().mark().folded;
+    };
+    if (stream_.with_log(nothing)) return StatusCode::not_found;
+    // An attempt of a cut that did not succeed may have left a part of an epoch.
+    if (Status s = stream_.sync(); !s.ok()) return s;
+    return stream_.with_log([&] {
+      if (log_.durable().epoch == log_.marks().mark().folded) return Status(StatusCode::not_found);
+      if (!log_.empty()) return Status(StatusCode::busy);
+      Status s = folding_.begin();
+      return s.ok() ? watch_.on_folding(folding_.end_epoch()) : std::move(s);
+    });
+  }
+  // A piece was copied.
+  Status write_piece() noexcept {
+    if (Status s = stream_.sync(); !s.ok()) return s;
+    if (Status s = stream_.with_log([&] { return folding_.unread(); }); !s.ok()) return s;
+    if (Status s = folding_.read_back(); !s.ok()) return s;
+    if (Status s = stream_.with_log([&] { return folding_.allow(); }); !s.ok()) return s;
+    LatchGuard guard(base_latch_);
+    Status s = folding_.write();
+    written_.store(folding_.written(), std::memory_order_relaxed);
+    return s;
+  }
+  Status end() noexcept {
+    const std::uint64_t epoch = folding_.end_epoch();
+    return stream_.with_log([&] {
+      Status ended = folding_.end();
+      if (!ended.ok()) return ended;
+      stream_.on_folded();
+      set_folded(epoch);
+      return ended;
+    });
+  }
+  void run() noexcept {
+    while (!work_.stopped()) {
+      std::uint32_t seen = work_.seen();
+      if (due()) {
+        LatchGuard guard(step_latch_);
+        if (step().ok()) continue;
+        seen = work_.seen();  // its own cut may have wanted a fold
+      }
+      work_.wait(seen, kNap);
+      if (!due() && work_.end(seen)) return;
+    }
+  }
 
   CutStream<P>& stream_;
   Folding& folding_;
@@ -142,165 +265,5 @@ class FoldThread {
   Body body_{this};
   WorkThread<P> work_{body_};
 };
-
-template <class P>
-Status FoldThread<P>::begin() noexcept {
-  const auto nothing = [&] {
-    return stream_.rests() && log_.durable().epoch == log_.marks().mark().folded;
-  };
-  if (stream_.with_log(nothing)) return StatusCode::not_found;
-  // An attempt of a cut that did not succeed may have left a part of an epoch.
-  if (Status s = stream_.sync(); !s.ok()) return s;
-  return stream_.with_log([&] {
-    if (log_.durable().epoch == log_.marks().mark().folded) return Status(StatusCode::not_found);
-    if (!log_.empty()) return Status(StatusCode::busy);
-    Status s = folding_.begin();
-    return s.ok() ? watch_.on_folding(folding_.end_epoch()) : std::move(s);
-  });
-}
-
-// A piece was copied.
-template <class P>
-Status FoldThread<P>::write_piece() noexcept {
-  if (Status s = stream_.sync(); !s.ok()) return s;
-  if (Status s = stream_.with_log([&] { return folding_.unread(); }); !s.ok()) return s;
-  if (Status s = folding_.read_back(); !s.ok()) return s;
-  if (Status s = stream_.with_log([&] { return folding_.allow(); }); !s.ok()) return s;
-  LatchGuard guard(base_latch_);
-  Status s = folding_.write();
-  written_.store(folding_.written(), std::memory_order_relaxed);
-  return s;
-}
-
-template <class P>
-Status FoldThread<P>::end() noexcept {
-  const std::uint64_t epoch = folding_.end_epoch();
-  return stream_.with_log([&] {
-    Status ended = folding_.end();
-    if (!ended.ok()) return ended;
-    stream_.on_folded();
-    set_folded(epoch);
-    return ended;
-  });
-}
-
-// The caller has the latch of the stream.
-template <class P>
-void FoldThread<P>::set_folded(std::uint64_t epoch) noexcept {
-  watch_.on_folded(epoch);
-  folds_.fetch_add(1, std::memory_order_relaxed);
-  folded_.store(epoch, std::memory_order_release);
-  tell();
-}
-
-template <class P>
-Status FoldThread<P>::try_step() noexcept {
-  if (!folding_.active()) return begin();
-  const auto content = [this](std::uint64_t page, std::byte* to) {
-    return watch_.copy_page(page, to);
-  };
-  auto copied = folding_.copy(content);
-  if (!copied) return std::move(copied.error());
-  return *copied ? write_piece() : end();
-}
-
-template <class P>
-Status FoldThread<P>::step() noexcept {
-  Status s = try_step();
-  if (s.ok() || s == StatusCode::not_found) return s;
-  const bool again = s == StatusCode::busy || folding_.stale();
-  stream_.with_log([&] { folding_.cancel(); });
-  if (again && !folding_.active()) return {};
-  asked_.store(0, std::memory_order_relaxed);  // every caller gets the error, or asks again
-  if (s == StatusCode::out_of_memory) {
-    short_.fetch_add(1, std::memory_order_release);  // the log is well: later
-  } else {
-    stream_.on_fold_failed(Status(s));
-  }
-  tell();
-  return s;
-}
-
-template <class P>
-Status FoldThread<P>::fold() noexcept {
-  if (Status s = stream_.sync(); !s.ok()) return s;
-  const std::uint64_t wanted = stream_.with_log([&] { return log_.durable().epoch; });
-  const std::uint64_t before = short_.load(std::memory_order_acquire);
-  for (;;) {
-    const std::uint32_t seen = done_.load(std::memory_order_acquire);
-    if (folded_.load(std::memory_order_acquire) >= wanted) return {};
-    if (Status s = stream_.failure(); !s.ok()) return s;
-    if (short_.load(std::memory_order_acquire) != before) return StatusCode::out_of_memory;
-    std::uint64_t asked = asked_.load(std::memory_order_relaxed);
-    while (asked < wanted &&
-           !asked_.compare_exchange_weak(asked, wanted, std::memory_order_seq_cst)) {
-    }
-    wake();
-    if (has_thread()) {
-      P::park(done_, seen);
-    } else {
-      LatchGuard guard(step_latch_);
-      (void)step();
-    }
-  }
-}
-
-template <class P>
-template <class F>
-Status FoldThread<P>::with_base(F&& f) noexcept {
-  for (unsigned folds = 1;; ++folds) {
-    const std::uint64_t before = spaces_.load(std::memory_order_relaxed);
-    if (Status s = fold(); !s.ok()) return s;
-    LatchGuard guard(step_latch_);
-    while (folding_.active()) {  // another one has begun
-      if (Status s = step(); !s.ok()) return s;
-    }
-    // After a fold that was given up the next one still writes what is free by now.
-    if (spaces_.load(std::memory_order_relaxed) == before || folds == kMostFolds) return f();
-  }
-}
-
-template <class P>
-bool FoldThread<P>::run_due() noexcept {
-  if (has_thread() || !step_latch_.try_lock()) return false;
-  const bool done = due() && step().ok();
-  step_latch_.unlock();
-  return done;
-}
-
-// A piece that is written later finds that the log has failed, and is not written.
-template <class P>
-bool FoldThread<P>::make_space() noexcept {
-  LatchGuard guard(base_latch_);
-  const std::uint64_t epoch = log_.durable().epoch;
-  if (!watch_.on_folding(epoch).ok()) return false;
-  const auto done = log_.fold_durable();
-  if (!done || !*done) return false;
-  spaces_.fetch_add(1, std::memory_order_relaxed);  // before the release of set_folded()
-  set_folded(epoch);
-  return true;
-}
-
-template <class P>
-void FoldThread<P>::run() noexcept {
-  while (!work_.stopped()) {
-    std::uint32_t seen = work_.seen();
-    if (due()) {
-      LatchGuard guard(step_latch_);
-      if (step().ok()) continue;
-      seen = work_.seen();  // its own cut may have wanted a fold
-    }
-    work_.wait(seen, kNap);
-    if (!due() && work_.end(seen)) return;
-  }
-}
-
-template <class P>
-void FoldThread<P>::stop() noexcept {
-  if (abandoned_) return;
-  work_.stop();
-  threaded_.store(false, std::memory_order_relaxed);
-  stream_.with_log([&] { folding_.cancel(); });
-}
 
 }  // namespace perdure
