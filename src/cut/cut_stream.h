@@ -277,7 +277,10 @@ class CutStream final : private GateWatch {
   // --- GateWatch ---
   void on_wake() noexcept override {
     const std::uint64_t now = P::now_ns();
-    if (clean_.exchange(false)) durable_at_.store(now, std::memory_order_relaxed);
+    if (clean_.load(std::memory_order_seq_cst)) {
+      durable_at_.store(now, std::memory_order_relaxed);
+      clean_.store(false, std::memory_order_seq_cst);
+    }
     watch_.on_rest(false);  // also if another thread does it: the store that comes is of this one
     if (threaded_.load(std::memory_order_relaxed)) (void)work_.wake();
   }
@@ -330,7 +333,8 @@ class CutStream final : private GateWatch {
     LatchGuard guard(latch_);
     if (failed()) return false;
     const bool asleep = cutter_.sleep([this] {
-      const bool clean = rests() && log_.is_confirmed();
+      // In this order: a lost page of the log of dirty lines says that nothing is dirty.
+      const bool clean = rests() && log_.is_confirmed() && watch_.verify_copy().ok();
       if (clean) watch_.on_rest(true);
       clean_.store(clean, std::memory_order_seq_cst);
     });
@@ -454,7 +458,6 @@ class CutStream final : private GateWatch {
     const std::uint64_t noted = tracker_.noted();
     cutter_.drain();
     if (failed() || !rests()) return false;
-    durable_at_.store(now, std::memory_order_relaxed);
     see_written(noted);
     due_.store(now + shape_.interval_ns, std::memory_order_relaxed);
     watch_.on_writing(log_.next_end());
@@ -462,6 +465,7 @@ class CutStream final : private GateWatch {
     if (s.ok()) s = log_.confirm(unix_ns);
     if (s.ok()) {
       watch_.on_durable(log_.durable(), unix_ns);
+      durable_at_.store(now, std::memory_order_relaxed);
     } else if (mends(s)) {
       due_.store(now + kAgain, std::memory_order_relaxed);
     } else {

@@ -66,7 +66,7 @@ class Stream : public ::testing::Test, protected CutWatch {
   void brake(bool on) noexcept override { braked_ = on; }
   void on_writing(std::uint64_t) noexcept override {}
   bool begin_log_anew() noexcept override { return false; }
-  Status verify_copy() noexcept override { return {}; }
+  Status verify_copy() noexcept override { return lost_ ? StatusCode::poisoned : StatusCode::ok; }
   void on_rest(bool rests) noexcept override { rests_ = rests; }
   Status on_tend() noexcept override { return {}; }
   void wants_fold() noexcept override {}
@@ -82,6 +82,7 @@ class Stream : public ::testing::Test, protected CutWatch {
   EpochId durable_;
   std::atomic<bool> braked_{false};
   std::atomic<bool> rests_{false};
+  std::atomic<bool> lost_{false};  // a part of the image, or of the log of dirty lines
   std::function<void()> at_durable_;
   std::optional<CutStream<RealPlatform>> stream_;  // its thread uses the others
 };
@@ -210,6 +211,22 @@ TEST_F(Stream, AThreadWithNothingToDoSleepsAndAStoreWakesIt) {
   std::uint64_t last = 0;
   must(reader.replay([&](std::uint64_t, const LineWords& content) { last = content.words[0]; }));
   EXPECT_EQ(last, 3U);
+}
+
+// What says that nothing is dirty may be lost itself.
+TEST_F(Stream, AfterALossNothingIsSaidToBeDurable) {
+  begin({.interval_ns = 20'000'000});
+  store(300, 1);
+  must(stream_->sync());
+  const std::uint64_t began = RealPlatform::now_ns();
+  lost_ = true;
+  for (int i = 0; i < 1000 && stream_->failure().ok(); ++i) {
+    ::usleep(1000);
+    (void)stream_->run_due();
+  }
+  EXPECT_EQ(stream_->failure(), StatusCode::poisoned);
+  const std::uint64_t now = RealPlatform::now_ns();
+  EXPECT_GE(stream_->lag_ns(), now - began);
 }
 
 // A fold has failed, while the thread of cuts slept.
