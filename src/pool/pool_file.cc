@@ -213,7 +213,8 @@ Status PoolImpl::begin_buffered(const PoolOptions& options, const layout::Header
   if (const std::uint64_t names = storage_.names(); names > 1) {
     return Status::format(StatusCode::invalid_argument,
                           "the file has %llu names (hard links), and its log can be beside one "
-                          "only; remove the others, or use `process`",
+                          "only; open it for reading, use `process`, or remove the other names, "
+                          "which `find FOLDER -samefile FILE` prints",
                           static_cast<unsigned long long>(names));
   }
   if (!buffered_) {

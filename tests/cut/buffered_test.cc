@@ -365,6 +365,11 @@ TEST_F(Buffered, ALinkIsAsGoodAsTheFile) {
   fs::create_hard_link(path(), path("links/hard"));
   EXPECT_EQ(refused(), StatusCode::invalid_argument);
   EXPECT_NE(message_.find("hard links"), std::string::npos) << message_;
+  EXPECT_NE(message_.find("open it for reading"), std::string::npos) << message_;
+  {
+    Pool pool = must(Pool::open(path("links/hard"), {.mode = OpenMode::read_only}));
+    EXPECT_EQ(wrong_content(pool), "");
+  }
   fs::remove(path("links/hard"));
   EXPECT_EQ(refused(), StatusCode::ok);
 }
