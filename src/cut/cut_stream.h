@@ -133,34 +133,11 @@ class CutStream final : private GateWatch {
   // Returns when reached() >= cut. Errors: invalid_argument (next() never returned such a number),
   // and those of the log.
   Status wait(std::uint64_t cut) noexcept {
-    if (cut > next()) {
-      return Status::format(StatusCode::invalid_argument, "there is no cut %llu yet",
-                            static_cast<unsigned long long>(cut));
-    }
-    std::uint64_t wanted = wanted_.load(std::memory_order_relaxed);
-    while (wanted < cut &&
-           !wanted_.compare_exchange_strong(wanted, cut, std::memory_order_seq_cst)) {
-    }
-    bool tries = true;
-    for (unsigned spins = 0;;) {
-      const std::uint32_t seen = done_.load(std::memory_order_acquire);
-      if (reached() >= cut) return {};
-      if (is_clean()) {
-        LatchGuard guard(latch_);
-        return watch_.verify_copy();
-      }
-      // It may have been forgotten meanwhile.
-      if (Status s = failure(); !s.ok()) return s;
-      if (threaded_.load(std::memory_order_acquire)) {
-        if (tries && attempt_now(cut, tries)) continue;
-        (void)work_.wake();
-        P::park(done_, seen);
-      } else if (Status s = attempt_unless(cut); !s.ok() && s != StatusCode::busy) {
-        return s;
-      } else {
-        P::pause(spins++);
-      }
-    }
+    waiting_.fetch_add(1, std::memory_order_relaxed);
+    Status s = await(cut);
+    waited_at_.store(P::now_ns(), std::memory_order_relaxed);
+    waiting_.fetch_sub(1, std::memory_order_relaxed);
+    return s;
   }
   Status sync() noexcept { return wait(next()); }
   // Nanoseconds since a moment of which everything is durable.
@@ -213,6 +190,14 @@ class CutStream final : private GateWatch {
   }
 
   // --- a fold ---
+  // As sync(), but it is in no hurry.
+  Status make_cut() noexcept { return await(next()); }
+  // Whether callers wait for cuts. At the bound of the log everybody waits for the fold.
+  bool is_awaited() const noexcept {
+    if (used_.load(std::memory_order_relaxed) >= bound() / 8 * 7) return false;
+    return waiting_.load(std::memory_order_relaxed) != 0 ||
+           P::now_ns() - waited_at_.load(std::memory_order_relaxed) < kRecent;
+  }
   // Calls f() while nothing else uses the log.
   template <class F>
   auto with_log(F&& f) noexcept {
@@ -266,6 +251,7 @@ class CutStream final : private GateWatch {
   static constexpr std::uint64_t kRetry = 1'000'000'000;  // after a failure of the log
   static constexpr std::uint64_t kLook = 1'000'000;       // between two sums of what was noted
   static constexpr std::uint64_t kLogged = kLine + sizeof(layout::Run);  // bytes of a line, at most
+  static constexpr std::uint64_t kRecent = 100'000'000;
   static constexpr std::uint64_t kNoCut = UINT64_MAX;
   static constexpr std::uint64_t kNoBound = UINT64_MAX;
 
@@ -415,6 +401,36 @@ class CutStream final : private GateWatch {
     put_brake(!refusal().ok() || full() || fills_up() || (s == StatusCode::busy && !lets()));
     tell();
     return s;
+  }
+  Status await(std::uint64_t cut) noexcept {
+    if (cut > next()) {
+      return Status::format(StatusCode::invalid_argument, "there is no cut %llu yet",
+                            static_cast<unsigned long long>(cut));
+    }
+    std::uint64_t wanted = wanted_.load(std::memory_order_relaxed);
+    while (wanted < cut &&
+           !wanted_.compare_exchange_strong(wanted, cut, std::memory_order_seq_cst)) {
+    }
+    bool tries = true;
+    for (unsigned spins = 0;;) {
+      const std::uint32_t seen = done_.load(std::memory_order_acquire);
+      if (reached() >= cut) return {};
+      if (is_clean()) {
+        LatchGuard guard(latch_);
+        return watch_.verify_copy();
+      }
+      // It may have been forgotten meanwhile.
+      if (Status s = failure(); !s.ok()) return s;
+      if (threaded_.load(std::memory_order_acquire)) {
+        if (tries && attempt_now(cut, tries)) continue;
+        (void)work_.wake();
+        P::park(done_, seen);
+      } else if (Status s = attempt_unless(cut); !s.ok() && s != StatusCode::busy) {
+        return s;
+      } else {
+        P::pause(spins++);
+      }
+    }
   }
   // Another caller may have made that cut while this one waited for the latch.
   Status attempt_unless(std::uint64_t cut) noexcept {
@@ -578,7 +594,9 @@ class CutStream final : private GateWatch {
   const CutShape shape_;
 
   typename P::Latch latch_;  // of a cut, with its write: one thread at a time
-  typename P::template Atomic<std::uint32_t> users_{0};  // of the log, that wait for the latch
+  typename P::template Atomic<std::uint32_t> users_{0};      // of the log, that wait for the latch
+  typename P::template Atomic<std::uint32_t> waiting_{0};    // callers
+  typename P::template Atomic<std::uint64_t> waited_at_{0};  // the last that has
   typename P::template Atomic<std::uint64_t> begun_{0};
   typename P::template Atomic<std::uint64_t> reached_{0};
   typename P::template Atomic<std::uint64_t> wanted_{0};

@@ -100,7 +100,7 @@ class FoldThread {
   // Returns when the base has everything that was acknowledged before the call. Errors: those of
   // the log, out_of_memory.
   Status fold() noexcept {
-    if (Status s = stream_.sync(); !s.ok()) return s;
+    if (Status s = stream_.make_cut(); !s.ok()) return s;
     const std::uint64_t wanted = stream_.with_log([&] { return log_.durable().epoch; });
     const std::uint64_t before = short_.load(std::memory_order_acquire);
     for (;;) {
@@ -150,6 +150,8 @@ class FoldThread {
  private:
   static constexpr std::uint64_t kNap = 1'000'000'000;
   static constexpr unsigned kMostFolds = 3;  // of with_base(), on a full disk
+  // Pages, while somebody waits for cuts: the disk has the log's writes behind those of a piece.
+  static constexpr std::uint32_t kSmallPiece = 64;
 
   struct Body {
     FoldThread* thread;
@@ -182,7 +184,7 @@ class FoldThread {
     const auto content = [this](std::uint64_t page, std::byte* to) {
       return watch_.copy_page(page, to);
     };
-    auto copied = folding_.copy(content);
+    auto copied = folding_.copy(content, stream_.is_awaited() ? kSmallPiece : UINT32_MAX);
     if (!copied) return std::move(copied.error());
     return *copied ? write_piece() : end();
   }
@@ -204,7 +206,7 @@ class FoldThread {
     };
     if (stream_.with_log(nothing)) return StatusCode::not_found;
     // An attempt of a cut that did not succeed may have left a part of an epoch.
-    if (Status s = stream_.sync(); !s.ok()) return s;
+    if (Status s = stream_.make_cut(); !s.ok()) return s;
     return stream_.with_log([&] {
       if (log_.durable().epoch == log_.marks().mark().folded) return Status(StatusCode::not_found);
       if (!log_.empty()) return Status(StatusCode::busy);
@@ -214,7 +216,7 @@ class FoldThread {
   }
   // A piece was copied.
   Status write_piece() noexcept {
-    if (Status s = stream_.sync(); !s.ok()) return s;
+    if (Status s = stream_.make_cut(); !s.ok()) return s;
     if (Status s = stream_.with_log([&] { return folding_.unread(); }); !s.ok()) return s;
     if (Status s = folding_.read_back(); !s.ok()) return s;
     if (Status s = stream_.with_log([&] { return folding_.allow(); }); !s.ok()) return s;

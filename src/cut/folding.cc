@@ -1,5 +1,6 @@
 #include "cut/folding.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -18,10 +19,10 @@ Status Folding::begin() noexcept {
   return {};
 }
 
-Expected<bool> Folding::copy(PageContent content) noexcept {
+Expected<bool> Folding::copy(PageContent content, std::uint32_t most) noexcept {
   copied_ = 0;
   allowed_ = false;
-  while (copied_ < most_) {
+  while (copied_ < std::min(most, most_)) {
     next_ = pages_.next(next_);
     // An attempt that does not count may have had lines of a pool that was longer.
     if (next_ >= end_.pool_bytes / kPage) break;

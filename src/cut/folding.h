@@ -56,8 +56,8 @@ class Folding {
   // Up to the last epoch that is durable. Errors: those of EpochLog::begin_fold(), out_of_memory.
   Status begin() noexcept;
   std::uint64_t end_epoch() const noexcept { return end_.epoch.epoch; }
-  // Copies the next piece. False: there is none.
-  Expected<bool> copy(PageContent content) noexcept;
+  // Copies the next piece, of at most so many pages. False: there is none.
+  Expected<bool> copy(PageContent content, std::uint32_t most = UINT32_MAX) noexcept;
   // What read_back() has to read. The cut after the copy is durable. Errors: out_of_memory.
   Status unread() noexcept;
   // Errors: untrusted (a part is damaged), io.

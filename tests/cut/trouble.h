@@ -54,6 +54,7 @@ class Disk final : public disk::ForwardingFiles {
   Status write(File file, const void* bytes, std::size_t n, std::uint64_t at) noexcept override {
     while (held_ != 0 && n >= kPage && inode_of(file) == held_) ::usleep(1000);
     if (broken_ != 0 && n >= kPage && inode_of(file) == broken_) return error();
+    if (watched_ != 0 && inode_of(file) == watched_) most_ = std::max(most_, unsynced_ += n);
     return fails() ? error() : files_.write(file, bytes, n, at);
   }
   Status allocate(File file, std::uint64_t at, std::uint64_t n) noexcept override {
@@ -65,8 +66,15 @@ class Disk final : public disk::ForwardingFiles {
   Status punch(File file, std::uint64_t at, std::uint64_t n) noexcept override {
     return fails() ? error() : files_.punch(file, at, n);
   }
+  // From here on: the most bytes that were written to it between two syncs.
+  void watch_file(const std::string& path) {
+    most_ = unsynced_ = 0;
+    watched_ = inode_of(path);
+  }
+  std::uint64_t most_unsynced() const { return most_; }
   Status sync(File file, AnySite site) noexcept override {
     if (us_ != 0) ::usleep(us_);
+    if (watched_ != 0 && inode_of(file) == watched_) unsynced_ = 0;
     if (syncs_ != 0 && --syncs_ == 0) then_();
     return fails() ? error() : files_.sync(file, site);
   }
@@ -109,6 +117,8 @@ class Disk final : public disk::ForwardingFiles {
   std::atomic<bool> full_{false};
   std::atomic<ino_t> broken_{0};
   std::atomic<ino_t> held_{0};
+  std::atomic<ino_t> watched_{0};
+  std::uint64_t most_ = 0, unsynced_ = 0;
   unsigned syncs_ = 0;
   std::function<void()> then_;
 };

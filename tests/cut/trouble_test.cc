@@ -299,6 +299,34 @@ TEST_F(Trouble, AFoldThatFailsIsRepeated) {
   close_and_expect(pool, n);
 }
 
+// Their writes of the log come behind those of a piece.
+TEST_F(Trouble, AFoldWritesLittleAtATimeWhileOthersWaitForCuts) {
+  PoolOptions roomy = larger();
+  roomy.max_size = 256_MiB;
+  Pool pool = must(PoolImpl::open_in(disk_, path_, roomy));
+  auto map = must(pool.map<std::uint64_t, std::string_view>("large", small_map()));
+  for (const bool waits : {false, true}) {
+    const std::string value(2'000, waits ? 'w' : 'v');
+    for (std::uint64_t i = 0; i < 4'000; ++i) must(map.put(i, value));
+    must(pool.fold_log());
+    for (std::uint64_t i = 0; i < 4'000; ++i) must(map.put(i, value + 'x'));
+    std::atomic<bool> over{false};
+    std::atomic<std::uint64_t> syncs{0};
+    std::thread other([&] {
+      for (; waits && !over.load(); ++syncs) must(pool.sync());
+    });
+    while (waits && syncs.load() == 0) ::usleep(100);
+    disk_.watch_file(path_);
+    must(pool.fold_log());
+    const std::uint64_t most = disk_.most_unsynced();
+    over.store(true);
+    other.join();
+    EXPECT_GT(most, 0U);
+    EXPECT_EQ(most > 64 * kPage, !waits) << most;
+  }
+  must(pool.close());
+}
+
 // The pool is created, used, and closed. A call fails, once or from there on; then a second process
 // goes on, whose calls may fail as well; a third one must find everything that was acknowledged.
 TEST_F(Trouble, AnyCallMayFail) {
