@@ -157,6 +157,29 @@ def full_file_system(world, disk):
     return f"{said}; {how}; removed"
 
 
+def put(world, *arguments):
+    done = world.cli("put", *arguments)
+    if done.returncode != 0:
+        raise Wrong(f"put: status {done.returncode}; {done.stderr.decode()}")
+
+
+def read_full_file_system(world, disk):
+    """What a pool has can be printed where no block is free, and that is no failure."""
+    closed = disk.root / "closed"
+    put(world, closed, "a", "1", "--durability", "buffered")
+    killed = begin(world, disk)
+    killed.kill()
+    fill = world_disks.use_up(disk.root)
+    done = (world.cli("get", closed, "a"), world.cli("scan", closed),
+            world.cli("scan", killed.path, "--map", "m"))
+    fill.unlink()
+    said = [(one.returncode, one.stdout.count(b"\n")) for one in done]
+    if said != [(0, 1), (0, 1), (0, KEYS)]:
+        raise Wrong(f"{said}; {b'; '.join(one.stderr for one in done).decode()}")
+    put(world, closed, "b", "2")
+    return world.must_find(killed.path, "a")
+
+
 # --- a disk that goes away -----------------------------------------------------------------------
 
 def disk_goes_away(leave, killed):
@@ -477,6 +500,7 @@ CASES = (
     *of_lost_pages("full", THIN),
     *of_lost_pages("errors", ENOUGH),
     ("full", full_file_system, ALL, ENOUGH),
+    ("full-reads", read_full_file_system, ALL, ENOUGH),
     ("disk-gone", disk_goes_away("errors", killed=False), ALL, ENOUGH),
     ("disk-gone-kill", disk_goes_away("errors", killed=True), ALL, ENOUGH),
     ("shutdown", disk_goes_away("shutdown", killed=False), ALL, ENOUGH),

@@ -116,10 +116,10 @@ MapInfo new_map_info(const PoolArguments& arguments);
 // Errors: invalid_argument if the map has other types.
 Expected<TextMap> open_map(Pool& pool, const PoolArguments& arguments, bool create);
 // Closes the pool. Returns `status`. If the close fails, reports that and returns exit_failure.
-int close_pool(Pool& pool, const PoolArguments& arguments, int status,
-               const CloseOptions& options = {});
-// For a command that only reads: it does not wait for the recovery of a killed pool.
-inline constexpr CloseOptions kCloseAtOnce{.finish_recovery = false};
+int close_pool(Pool& pool, const PoolArguments& arguments, int status);
+// For a command that only reads: it does not wait for the recovery of a killed pool. Returns
+// `status`. If the close fails, warns.
+int close_read_pool(Pool& pool, const PoolArguments& arguments, int status);
 
 int run_backup_info(const PoolArguments& arguments);  // of a folder
 

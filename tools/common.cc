@@ -47,14 +47,16 @@ std::string_view advice(StatusCode code) {
     case StatusCode::untrusted:
       return "perdure check PATH --accept, or restore a copy";
     case StatusCode::pool_full:
-      return "delete entries, or raise the maximum with perdure resize";
+      return "free space on its disk; if the pool has its maximum, delete entries, or raise it "
+             "with "
+             "perdure resize";
     case StatusCode::out_of_memory:
       return "free some memory and try again";
     case StatusCode::io:
       return "check the permissions, the disk and the kernel's log";
     case StatusCode::poisoned:
-      return "check the disk; in mode `power` everything acknowledged is safe, in another mode "
-             "treat the pool as damaged and restore a copy";
+      return "check the disk, and open the pool again; in the modes `power` and `buffered` what "
+             "was durable is safe, in another mode restore a copy";
     case StatusCode::unsupported:
       return "choose what this build and this medium support";
     case StatusCode::read_only:
@@ -319,6 +321,12 @@ Expected<Pool> open_pool(const PoolArguments& arguments, Access access, bool acc
   // The log says it, too. Without --verbose it must not go unnoticed, because the mode stays.
   const bool weaker = !arguments.verbose && leaves_power(arguments, options);
   auto pool = Pool::open(arguments.path, options);
+  const bool starved =
+      !pool && (pool.error() == StatusCode::pool_full || pool.error() == StatusCode::poisoned);
+  if (starved && reads) {
+    options.mode = OpenMode::read_only;
+    if (auto read = Pool::open(arguments.path, options)) pool = std::move(read);
+  }
   if (pool && weaker) {
     say(fmt::format(
         "perdure: warning: {}: its durability was `power` and is `{}` from now on, so a "
@@ -406,10 +414,17 @@ Expected<TextMap> open_map(Pool& pool, const PoolArguments& arguments, bool crea
   return TextMap(std::move(*map));
 }
 
-int close_pool(Pool& pool, const PoolArguments& arguments, int status,
-               const CloseOptions& options) {
-  if (const Status closed = pool.close(options); !closed.ok()) {
+int close_pool(Pool& pool, const PoolArguments& arguments, int status) {
+  if (const Status closed = pool.close(); !closed.ok()) {
     return report(arguments.path, closed);
+  }
+  return status;
+}
+
+int close_read_pool(Pool& pool, const PoolArguments& arguments, int status) {
+  if (const Status closed = pool.close({.finish_recovery = false}); !closed.ok()) {
+    say(fmt::format("perdure: warning: {}: cannot be closed, and stays as it was: {}\n",
+                    arguments.path, std::string_view(closed.message())));
   }
   return status;
 }

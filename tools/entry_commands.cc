@@ -72,7 +72,7 @@ int run_get(const EntryArguments& arguments) {
   } else if (found.present()) {
     status = finish_output(output, "standard output", exit_done);
   }
-  return close_pool(*pool, arguments.pool, status, kCloseAtOnce);
+  return close_read_pool(*pool, arguments.pool, status);
 }
 
 int run_del(const EntryArguments& arguments) {

@@ -57,7 +57,7 @@ int run_scan(const ScanArguments& arguments) {
   auto scanned = map->scan(arguments.range, write);
   int status = finish_output(output, "standard output", exit_done);
   if (!scanned) status = report_entry(arguments.pool, scanned.error());
-  return close_pool(*pool, arguments.pool, status, kCloseAtOnce);
+  return close_read_pool(*pool, arguments.pool, status);
 }
 
 // A file that appears whole or not at all. It is written beside its name, synced, then renamed.

@@ -184,11 +184,11 @@ void LiveChunks::mark_poisoned(const Status& why) noexcept {
   char text[256];
   const bool readable = why != StatusCode::corruption;  // the base
   std::snprintf(text, sizeof(text),
-                "%s (%.*s), and nothing is acknowledged any more; close the pool, see to the disk, "
-                "and open it again%s",
+                "%s (%.*s); nothing is acknowledged any more%s; close the pool, see to the disk, "
+                "and open it again",
                 readable ? "its live image cannot be changed" : "its file cannot be read",
                 static_cast<int>(why.message().size()), why.message().data(),
-                readable ? ": nothing that was acknowledged is lost" : "");
+                readable ? ", and nothing is lost" : "");
   platform_->mark_poisoned(platform_->poisoned() ? nullptr : text);
 }
 

@@ -36,7 +36,10 @@ Status system_error(StatusCode code, const char* what) noexcept {
   return Status::format(code, "%s: %s", what, std::strerror(errno));
 }
 
+bool is_full(int error) noexcept { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
+
 Status cannot_create() noexcept {
+  if (is_full(errno)) return system_error(StatusCode::pool_full, "cannot create");
   return Status::format(StatusCode::io, "cannot create: %s; choose another directory, or change it",
                         std::strerror(errno));
 }
@@ -365,8 +368,8 @@ Status FileStorage::reserve(std::uint64_t offset, std::uint64_t n) noexcept {
   int done = call();
   while (done != 0 && errno == EINTR) done = call();
   if (done == 0 || errno == EOPNOTSUPP) return {};
-  const bool space = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
-  return space ? full("no space left") : system_error(StatusCode::io, "cannot reserve space");
+  return is_full(errno) ? full("no space left")
+                        : system_error(StatusCode::io, "cannot reserve space");
 }
 
 void FileStorage::report_lost_pages_of(const void* begin, std::uint64_t bytes) noexcept {
@@ -447,8 +450,7 @@ Status FileStorage::write(const void* bytes, std::size_t n, std::uint64_t offset
       if (errno == EFAULT) {
         return Status::format(StatusCode::corruption, "what is to be written cannot be read");
       }
-      const bool space = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
-      return space ? full("no space left") : system_error(StatusCode::io, "cannot write");
+      return is_full(errno) ? full("no space left") : system_error(StatusCode::io, "cannot write");
     }
     done += static_cast<std::size_t>(put);
   }
@@ -620,7 +622,7 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
   if (error != 0) {
     if (!take_back(before, end)) return shortened();
     errno = error;
-    if (error == ENOSPC || error == EFBIG || error == EDQUOT) return full("no space left");
+    if (is_full(error)) return full("no space left");
     return system_error(StatusCode::io, "cannot allocate space");
   }
   size_.store(std::max(before, end), std::memory_order_release);
