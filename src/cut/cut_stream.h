@@ -135,7 +135,7 @@ class CutStream final : private GateWatch {
   Status wait(std::uint64_t cut) noexcept {
     waiting_.fetch_add(1, std::memory_order_relaxed);
     Status s = await(cut);
-    waited_at_.store(P::now_ns(), std::memory_order_relaxed);
+    waited_at_.store(P::now_ns(), std::memory_order_release);
     waiting_.fetch_sub(1, std::memory_order_relaxed);
     return s;
   }
@@ -195,8 +195,8 @@ class CutStream final : private GateWatch {
   // Whether callers wait for cuts. At the bound of the log everybody waits for the fold.
   bool is_awaited() const noexcept {
     if (used_.load(std::memory_order_relaxed) >= bound() / 8 * 7) return false;
-    return waiting_.load(std::memory_order_relaxed) != 0 ||
-           P::now_ns() - waited_at_.load(std::memory_order_relaxed) < kRecent;
+    const std::uint64_t at = waited_at_.load(std::memory_order_acquire);  // before now
+    return waiting_.load(std::memory_order_relaxed) != 0 || P::now_ns() - at < kRecent;
   }
   // Calls f() while nothing else uses the log.
   template <class F>
@@ -251,7 +251,7 @@ class CutStream final : private GateWatch {
   static constexpr std::uint64_t kRetry = 1'000'000'000;  // after a failure of the log
   static constexpr std::uint64_t kLook = 1'000'000;       // between two sums of what was noted
   static constexpr std::uint64_t kLogged = kLine + sizeof(layout::Run);  // bytes of a line, at most
-  static constexpr std::uint64_t kRecent = 100'000'000;
+  static constexpr std::uint64_t kRecent = 250'000'000;
   static constexpr std::uint64_t kNoCut = UINT64_MAX;
   static constexpr std::uint64_t kNoBound = UINT64_MAX;
 
