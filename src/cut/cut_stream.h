@@ -192,7 +192,7 @@ class CutStream final : private GateWatch {
   // --- a fold ---
   // As sync(), but it is in no hurry.
   Status make_cut() noexcept { return await(next()); }
-  // Whether callers wait for cuts. At the bound of the log everybody waits for the fold.
+  // Whether callers wait for cuts. At the bound of the log they wait for the fold, as mutations do.
   bool is_awaited() const noexcept {
     if (used_.load(std::memory_order_relaxed) >= bound() / 8 * 7) return false;
     const std::uint64_t at = waited_at_.load(std::memory_order_acquire);  // before now
@@ -327,7 +327,7 @@ class CutStream final : private GateWatch {
     if (!asleep && clean_.exchange(false)) watch_.on_rest(false);
     return asleep;
   }
-  // Nobody stores; but the kernel may tell that it could not write a part of the live image.
+  // No thread stores; but the kernel may tell that it could not write a part of the live image.
   void rest_until_woken(std::uint32_t seen) noexcept {
     for (;;) {
       work_.wait(seen, kTend);

@@ -1,8 +1,8 @@
 // FoldThread: folds the log of a pool into its base when the log has become long (folding.h).
 //
 // WHAT  A thread waits until the stream of cuts wants a fold; after a second it ends, and it is
-//   started again when one is wanted. It copies a piece of the pool, waits
-//   for a cut, writes the piece to the base, and so on. The stream goes on meanwhile.
+//   started again when one is wanted. It copies a piece of the pool, waits for a cut, writes the
+//   piece to the base, and so on. The stream goes on meanwhile.
 // INVARIANTS
 //   thread.D1  The log is used under the latch of the stream only.
 //   thread.D2  The watch knows the epoch that the base will have before a mark says so.
@@ -150,7 +150,7 @@ class FoldThread {
  private:
   static constexpr std::uint64_t kNap = 1'000'000'000;
   static constexpr unsigned kMostFolds = 3;  // of with_base(), on a full disk
-  // Pages, while somebody waits for cuts: the disk has the log's writes behind those of a piece.
+  // Pages, while callers wait for cuts: the disk has the log's writes behind those of a piece.
   static constexpr std::uint32_t kSmallPiece = 64;
 
   struct Body {

@@ -5,9 +5,9 @@
 //   round. In a later round it may have been taken since: a store that is not noted then is in no
 //   cut. Before all that, the part of the pool that the store goes to is made ready, if it is not
 //   (first_stores.h).
-// COSTS  Each store makes two stores and a load more, and two of each more than that if its
-//   line is not the one of the store before. The word `state` of the gate is shared; all else
-//   belongs to the thread.
+// COSTS  Each store makes two stores and a load more, and two of each more than that if its line is
+//   not the one of the store before. The word `state` of the gate is shared; all else belongs to
+//   the thread.
 #pragma once
 
 #include <algorithm>

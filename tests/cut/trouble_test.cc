@@ -179,6 +179,16 @@ TEST_F(Trouble, APoolThatRestsDoesNothing) {
   };
   for (int i = 0; i < 100 && makes_cuts(50'000); ++i) continue;
   EXPECT_FALSE(makes_cuts(200'000));
+  // A power failure would undo nothing: not what was there at the last cut, but what is there now.
+  bool rests = false;
+  for (int i = 0; i < 100 && !rests; ++i) {
+    const std::uint64_t before = RealPlatform::unix_ns();
+    const std::uint64_t durable = must(Pool::inspect(path_)).durable_unix_ns;
+    rests = durable >= before && durable <= RealPlatform::unix_ns();
+    if (!rests) ::usleep(50'000);
+  }
+  EXPECT_TRUE(rests);
+  EXPECT_EQ(must(pool.stats()).lag_ns, 0U);
   EXPECT_EQ(must(pool.stats()).folds, 0U);
   must(pool.fold_log());
   ::usleep(50'000);
