@@ -19,7 +19,8 @@
 // PROGRESS  Writers wait for the gate (cut_gate.h). If the stream throttles, they also wait while a
 //   cut is under way and the last durable one is older than two intervals and what that one has
 //   taken (lets()). They wait in any case while the log is at its bound, until a fold has made it
-//   shorter, and while what they have noted would bring it there: then a cut comes early.
+//   shorter, and while what they have noted would bring it there: then a cut comes early. They see
+//   that themselves, because the thread may have no core.
 // WITHOUT A THREAD  callers that wait make the cuts, and run_due() makes one if it is time. From
 //   serve_callers() on, mutations call it: the brake stays on, and lets() is false when a cut is
 //   due, or the last one was busy and the durable one is that old.
@@ -232,13 +233,13 @@ class CutStream final : private GateWatch {
   bool lets() noexcept {
     if (failed()) return true;
     if (by_callers_) return !full() && !is_due();
-    if (!threaded_.load(std::memory_order_relaxed)) return true;
-    return !full() && !lags() && !fills_up();
+    return !stops(fills_up());
   }
   Status refusal() const noexcept { return shape_.refuses ? failure() : Status(); }
   void wait_for_cut() noexcept {
     const std::uint32_t seen = done_.load(std::memory_order_acquire);
-    if (!lets() && refusal().ok()) P::park(done_, seen);
+    const bool fills = look(P::now_ns());  // what another thread has seen may be older
+    if (stops(fills) && refusal().ok()) P::park(done_, seen);
   }
 
  private:
@@ -269,6 +270,9 @@ class CutStream final : private GateWatch {
     }
     watch_.on_rest(false);  // also if another thread does it: the store that comes is of this one
     if (threaded_.load(std::memory_order_relaxed)) (void)work_.wake();
+  }
+  void on_many() noexcept override {
+    if (threaded_.load(std::memory_order_relaxed) && look(P::now_ns())) put_brake(true);
   }
 
   void run() noexcept {
@@ -536,6 +540,11 @@ class CutStream final : private GateWatch {
   }
   // Without a thread mutations always ask.
   void put_brake(bool on) noexcept { watch_.brake(on || by_callers_); }
+  // With a thread. `fills`: as of fills_up().
+  bool stops(bool fills) const noexcept {
+    if (failed() || !threaded_.load(std::memory_order_relaxed)) return false;
+    return full() || lags() || fills;
+  }
   // Mutations must not go on before the next cut.
   bool lags() const noexcept {
     return shape_.throttles &&
@@ -561,8 +570,10 @@ class CutStream final : private GateWatch {
   // threads, so not for every mutation.
   bool fills_up() noexcept {
     const std::uint64_t now = P::now_ns();
-    if (now - std::min(now, looked_at_.load(std::memory_order_acquire)) < kLook)
-      return fills_up_.load(std::memory_order_relaxed);
+    const bool is_new = now - std::min(now, looked_at_.load(std::memory_order_acquire)) < kLook;
+    return is_new ? fills_up_.load(std::memory_order_relaxed) : look(now);
+  }
+  bool look(std::uint64_t now) noexcept {
     looked_at_.store(now, std::memory_order_relaxed);
     const std::uint64_t written = written_.load(std::memory_order_acquire);  // before noted()
     const std::uint64_t lines = tracker_.noted() - written;

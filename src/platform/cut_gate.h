@@ -31,6 +31,7 @@
 //   sleep       compare-and-swap of the state that shut() set: the bit is added. A writer that
 //               finds it does not wait: it calls the watch, and then opens the gate by another one.
 //   wake        the same compare-and-swap, by a thread that cuts
+//   count       a figure of the lines that the thread has noted; the watch hears of each kMany
 // ORDERING
 //   enter() stores `storing`, passes a light fence and loads `state`; the thread that cuts stores
 //   `state`, passes a heavy fence and loads `storing`. So one of them sees the other (G1, G2).
@@ -74,6 +75,8 @@ class GateWatch {
   // The gate sleeps, and a store is about to begin. Any thread, perhaps several at once, in a
   // mutation.
   virtual void on_wake() noexcept = 0;
+  // A thread has noted CutGate::kMany lines more. Any thread, inside a store: it must not wait.
+  virtual void on_many() noexcept = 0;
 
  protected:
   ~GateWatch() = default;
@@ -93,6 +96,7 @@ class CutGate {
   };
 
   static constexpr std::uint64_t kFirstRound = 2;
+  static constexpr std::uint64_t kMany = 8192;  // lines
 
   explicit CutGate(CutLimits limits = {}) noexcept : limits_(limits) {}
   // Makes the slots. Returns false if memory is short.
@@ -127,6 +131,13 @@ class CutGate {
   bool sleeps() const noexcept { return is_asleep(state_.load(std::memory_order_seq_cst)); }
   // Opens the gate, if it sleeps, without a call of the watch.
   void wake() noexcept { wake_from(state_.load(std::memory_order_seq_cst)); }
+  // The thread has noted so many lines.
+  [[gnu::always_inline]] void count(Slot& slot, std::uint64_t lines) noexcept {
+    const std::uint64_t before = slot.lines.load(std::memory_order_relaxed);
+    slot.lines.store(before + lines, std::memory_order_relaxed);
+    if (before / kMany != (before + lines) / kMany && watch_ != nullptr) [[unlikely]]
+      watch_->on_many();
+  }
 
   // --- the thread that cuts; one at a time, while the gate does not sleep ---
   CutStep next_round() noexcept {

@@ -96,9 +96,9 @@ class StoreTracker {
     const bool same_round = slot.round == round || !P::runs("cut.track.round"_site);
     if (count == 1 && first == slot.line && same_round) return;
     log_.note(slot.ring.load(std::memory_order_acquire), slot.at, first, count);
-    slot.lines.store(slot.lines.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
     slot.line = first + count - 1;
     slot.round = round;
+    gate_.count(slot, count);
   }
 
   std::byte* base_;

@@ -68,7 +68,7 @@ class Gate {
   // --- the brake ---
   // It must stay valid. Before threads use the pool.
   void set_brake(Brake& brake) noexcept { brake_ = &brake; }
-  // On: mutations ask the brake. One thread at a time.
+  // On: mutations ask the brake. Any thread.
   void put_brake(bool on) noexcept {
     if (on) {
       word_.fetch_or(kBraked, std::memory_order_release);

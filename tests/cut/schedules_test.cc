@@ -183,6 +183,7 @@ class Trial final : private GateWatch {
   }
   // cut.G4: while the gate sleeps, and no writer has called the watch, nothing changes.
   void on_wake() noexcept override { clean_ = false; }
+  void on_many() noexcept override {}
   void sleep() {
     const bool asleep = cutter_->sleep([&] { clean_ = log_->empty(); });
     asleep_ = asleep;

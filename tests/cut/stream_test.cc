@@ -240,6 +240,28 @@ TEST_F(Stream, AFailureWakesTheThread) {
 }
 
 // Builds of 2026-11-28 could write such lines.
+// The bound of the log also holds while the thread has no core.
+TEST_F(Stream, ManyNotesPutTheBrakeOn) {
+  constexpr std::uint64_t kBound = 8 << 20;
+  constexpr std::uint64_t kFull = kBound / (kLine + sizeof(layout::Run));  // lines
+  begin({.interval_ns = kHour, .log_bytes = kBound});
+  ASSERT_TRUE(stream_->start());
+  stream_->with_log([&] {  // the thread waits
+    std::uint64_t noted = 0;
+    const auto store_up_to = [&](std::uint64_t lines) {
+      for (; noted < lines; ++noted) store(noted % (kBytes / kLine), noted);
+    };
+    store_up_to(kFull - CutGate<RealPlatform>::kMany);
+    EXPECT_FALSE(braked_);
+    store_up_to(kFull + CutGate<RealPlatform>::kMany);
+    EXPECT_TRUE(braked_);
+    EXPECT_FALSE(stream_->lets());
+  });
+  for (int i = 0; i < 1000 && braked_; ++i) ::usleep(10'000);
+  EXPECT_FALSE(braked_) << "a cut makes room";
+  EXPECT_TRUE(stream_->lets());
+}
+
 TEST_F(Stream, AReplayLeavesOutTheMarks) {
   begin();
   const std::uint64_t mark = layout::kMarkOffset / kLine;
