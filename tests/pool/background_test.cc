@@ -17,6 +17,7 @@
 #include "perdure/pool.h"
 #include "platform/real_platform.h"
 #include "pool/pool_impl.h"
+#include "tests/support/soon.h"
 
 namespace perdure {
 namespace {
@@ -52,23 +53,8 @@ class Counting final : public BackgroundWork<P> {
   std::atomic<bool> inside_{false};
 };
 
-template <class F>
-bool soon(F&& what) {
-  for (int i = 0; i < 5000; ++i) {
-    if (what()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return false;
-}
-
-std::size_t threads_of_this_process() {
-  std::size_t n = 0;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    (void)task;
-    ++n;
-  }
-  return n;
-}
+using test::soon;
+using test::threads_of_this_process;
 
 TEST(Background, TheFirstUnitStartsTheThread) {
   std::thread([] {}).join();  // a sanitizer starts a thread of its own with the first

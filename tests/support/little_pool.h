@@ -17,6 +17,7 @@
 #include "perdure/perdure.h"
 #include "platform/real_platform.h"
 #include "testing/engines/little_engine.h"
+#include "tests/support/soon.h"
 
 namespace perdure {
 
@@ -45,23 +46,8 @@ using testing::little_rules;
 inline constexpr MapOptions kLittle{.engine = testing::kLittleEngine};
 inline constexpr std::uint64_t kEndless = ~std::uint64_t{0};
 
-template <class F>
-bool soon(F&& what) {
-  for (int i = 0; i < 5000; ++i) {
-    if (what()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return false;
-}
-
-inline std::size_t threads_of_this_process() {
-  std::size_t n = 0;
-  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    (void)task;
-    ++n;
-  }
-  return n;
-}
+using test::soon;
+using test::threads_of_this_process;
 
 class LittlePool : public ::testing::Test {
  protected:
