@@ -78,7 +78,9 @@ enum class LogLevel : std::uint8_t {
 // What happens if the disk takes the cuts of a `buffered` pool too slowly.
 enum class OnLag : std::uint8_t {
   // Mutations wait while a cut is being written and the last durable one is older than two
-  // intervals and the time that it took, of which 100 ms count at most.
+  // intervals and the time that it took, of which 100 ms count at most. Those of threads that have
+  // changed more than their share wait before: for the next cut, once as much has changed since the
+  // last one as the disk takes in an interval.
   throttle,
   report,  // the lag grows: PoolStats::lag_ns. Mutations wait only for the bound of the log
 };
@@ -99,8 +101,9 @@ struct BufferedOptions {
   OnLogFailure on_log_failure = OnLogFailure::refuse;
   // Bound of the log, in bytes; at least 32 MiB. 0: 1 GiB, or a quarter of a larger pool. The log
   // is folded into the pool's file in the background before it is as long. If the disk is too slow
-  // for that, mutations wait, those of a batch, too. If more changes within an interval, a cut is
-  // made early. A longer log makes folds rarer, and an open after a power failure slower.
+  // for that, mutations wait, those of a batch, too, and first those of the threads that change
+  // most. If more changes within an interval, a cut is made early. A longer log makes folds rarer,
+  // and an open after a power failure slower.
   std::uint64_t log_bytes = 0;
   // Bytes of the log that stay on the disk after they are folded, beside log_bytes, so that
   // Pool::backup() can add them to a backup from before. An open after a kill reads them, too. They

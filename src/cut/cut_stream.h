@@ -4,7 +4,9 @@
 //   interval it cuts the pool, if anything has changed, and writes the lines as an epoch. Callers
 //   wait for the number of a cut; any number of them share one. The first of them makes it itself.
 //   While nothing is stored, the gate of stores sleeps, and so does the thread, until the next cut
-//   is due, if there is something to cut. The next store wakes it.
+//   is due, if there is something to cut. After a second at rest the thread ends, and the keeper of
+//   the process (keeper.h) tends the stream. The next store starts the thread again, or, if the
+//   system refuses it, the keeper makes the cuts until it does not.
 // INVARIANTS
 //   stream.T1  A cut with a number of at least next() began after that call, so it has everything
 //       that had been acknowledged before it.
@@ -19,8 +21,10 @@
 // PROGRESS  Writers wait for the gate (cut_gate.h). If the stream throttles, they also wait while a
 //   cut is under way and the last durable one is older than two intervals and what that one has
 //   taken (lets()). They wait in any case while the log is at its bound, until a fold has made it
-//   shorter, and while what they have noted would bring it there: then a cut comes early. They see
-//   that themselves, because the thread may have no core.
+//   shorter, and while what they have noted would bring it there: then a cut comes early. Those
+//   that change more than their share wait before (cut_pace.h): a segment before the bound, and, if
+//   the stream throttles, once more was noted since the last cut than one takes in an interval.
+//   They see that themselves, because the thread may have no core.
 // WITHOUT A THREAD  callers that wait make the cuts, and run_due() makes one if it is time. From
 //   serve_callers() on, mutations call it: the brake stays on, and lets() is false when a cut is
 //   due, or the last one was busy and the durable one is that old.
@@ -31,9 +35,11 @@
 #include <cstdint>
 #include <utility>
 
+#include "cut/cut_pace.h"
 #include "cut/cutter.h"
 #include "cut/epoch_log.h"
 #include "perdure/options.h"
+#include "platform/keeper.h"
 #include "platform/storage.h"
 #include "platform/work_thread.h"
 
@@ -72,6 +78,7 @@ struct CutShape {
   bool refuses = true;          // mutations, after a failure
   bool behind = false;          // lines that a process before this one has changed may be in no cut
   std::uint64_t log_bytes = 0;  // bound of the log; 0: 1 GiB, or a quarter of a larger pool
+  std::uint64_t lines_per_second = CutPace::kQuick;  // that cuts take, until they have shown it
 };
 
 struct CutFigures {
@@ -84,7 +91,7 @@ struct CutFigures {
 };
 
 template <class P>
-class CutStream final : private GateWatch {
+class CutStream final : private GateWatch, private Kept {
  public:
   // Everything must stay valid. `pool`: its size is that of an epoch.
   CutStream(P& platform, StoreTracker<P>& tracker, EpochLog& log, const Storage& pool,
@@ -95,6 +102,7 @@ class CutStream final : private GateWatch {
         pool_(pool),
         watch_(watch),
         shape_(shape),
+        pace_(shape.lines_per_second),
         durable_at_(shape.behind ? 0 : P::now_ns()),
         due_(P::now_ns() + (shape.behind ? 0 : shape.interval_ns)) {
     see_room();
@@ -115,6 +123,7 @@ class CutStream final : private GateWatch {
   void stop() noexcept {
     if (!threaded_.load(std::memory_order_relaxed)) return;
     work_.stop();
+    leave_keeper();
     threaded_.store(false, std::memory_order_release);
     tell();
   }
@@ -230,31 +239,40 @@ class CutStream final : private GateWatch {
   }
 
   // --- mutations ---
-  bool lets() noexcept {
+  bool lets(bool batch = false) noexcept {
     if (failed()) return true;
     if (by_callers_) return !full() && !is_due();
-    return !stops(fills_up());
+    return !threaded_.load(std::memory_order_relaxed) || !stops(fill(P::now_ns()), batch);
   }
   Status refusal() const noexcept { return shape_.refuses ? failure() : Status(); }
   void wait_for_cut() noexcept {
     const std::uint32_t seen = done_.load(std::memory_order_acquire);
-    const bool fills = look(P::now_ns());  // what another thread has seen may be older
-    if (stops(fills) && refusal().ok()) P::park(done_, seen);
+    const Fill fill = look(P::now_ns());  // what another thread has seen may be older
+    if (failed() || !stops(fill, false) || !refusal().ok()) return;
+    if (fill != Fill::little) wake();  // for a cut before its time
+    P::park(done_, seen);
   }
 
  private:
-  static constexpr std::uint64_t kLeastNap = 2'000'000;   // a ring lasts for that long
-  static constexpr std::uint64_t kMostNap = 64'000'000;   // after a failure
-  static constexpr std::uint32_t kQuiet = 16;             // looks; then the gate sleeps
-  static constexpr std::uint64_t kTend = 10'000'000'000;  // of a pool that rests
+  static constexpr std::uint64_t kLeastNap = 2'000'000;    // a ring lasts for that long
+  static constexpr std::uint64_t kMostNap = 64'000'000;    // after a failure
+  static constexpr std::uint32_t kQuiet = 16;              // looks; then the gate sleeps
+  static constexpr std::uint64_t kLinger = 1'000'000'000;  // until it ends
+  static constexpr std::uint64_t kTend = 10'000'000'000;   // of a pool that rests
   static constexpr std::uint64_t kMostSlack = 100'000'000;
   static constexpr std::uint64_t kAgain = 1'000'000;      // after a cut that did not succeed
   static constexpr std::uint64_t kRetry = 1'000'000'000;  // after a failure of the log
   static constexpr std::uint64_t kLook = 1'000'000;       // between two sums of what was noted
-  static constexpr std::uint64_t kLogged = kLine + sizeof(layout::Run);  // bytes of a line, at most
   static constexpr std::uint64_t kRecent = 250'000'000;
   static constexpr std::uint64_t kNoCut = UINT64_MAX;
   static constexpr std::uint64_t kNoBound = UINT64_MAX;
+
+  // What was noted since the last cut.
+  enum class Fill : std::uint8_t {
+    little,
+    much,  // for an interval, or for the log: those wait that have used their shares
+    all,   // for the log
+  };
 
   struct Body {
     CutStream* stream;
@@ -269,36 +287,32 @@ class CutStream final : private GateWatch {
       clean_.store(false, std::memory_order_seq_cst);
     }
     watch_.on_rest(false);  // also if another thread does it: the store that comes is of this one
-    if (threaded_.load(std::memory_order_relaxed)) (void)work_.wake();
+    if (threaded_.load(std::memory_order_relaxed)) wake();
   }
   void on_many() noexcept override {
-    if (threaded_.load(std::memory_order_relaxed) && look(P::now_ns())) put_brake(true);
+    if (threaded_.load(std::memory_order_relaxed) && look(P::now_ns()) != Fill::little)
+      put_brake(true);
+  }
+
+  // Of any thread that stores, or wants a cut.
+  void wake() noexcept {
+    if (work_.wake()) return;
+    if (Keeper* const keeper = keeper_.load(std::memory_order_acquire)) keeper->poke();
   }
 
   void run() noexcept {
+    leave_keeper();
     std::uint32_t quiet = 0;   // looks that have moved none
     std::uint64_t before = 0;  // notes that were moved until the last look
-    std::uint64_t retry_at = 0;
     while (!work_.stopped()) {
+      // A writer that was stopped before it could open the gate must find it in another state.
+      rouse();
       const std::uint32_t seen = work_.seen();
       if (caller_cuts_.load(std::memory_order_relaxed)) {  // it has emptied the rings
         work_.wait(seen, kLeastNap);
         continue;
       }
-      const bool asked = wanted_.load(std::memory_order_seq_cst) > reached();
-      const std::uint64_t now = P::now_ns();
-      std::uint64_t due = due_.load(std::memory_order_relaxed);
-      if (failed()) {
-        retry(retry_at);
-        due = now + kMostNap;  // the rings are emptied all the same
-      } else if (asked || ((now >= due || fills_up()) && !rest())) {
-        // Otherwise this thread could have the latch again and again.
-        for (unsigned spins = 0; users_.load(std::memory_order_relaxed) != 0;) P::pause(spins++);
-        retry_at = 0;
-        const std::uint64_t cut = asked ? wanted_.load(std::memory_order_relaxed) : kNoCut;
-        if (attempt_unless(cut).ok() && asked) continue;
-        due = due_.load(std::memory_order_relaxed);
-      }
+      if (!make_due_cut()) continue;
       {
         LatchGuard guard(latch_);
         cutter_.drain();
@@ -306,17 +320,31 @@ class CutStream final : private GateWatch {
         quiet = moved != std::exchange(before, moved) ? 0 : quiet + 1;
       }
       const bool asleep = quiet >= kQuiet && fall_asleep();
-      const std::uint64_t after = P::now_ns();
-      if (asleep && is_clean()) {
-        rest_until_woken(seen);
-      } else if (due > after) {
-        const std::uint64_t nap = failed() ? kMostNap : kLeastNap;
-        work_.wait(seen, asleep ? due - after : std::min(nap, due - after));
-      }
-      // A writer that was stopped before it could open the gate must find it in another state.
-      if (asleep) rouse();
       if (asleep) quiet = 0;
+      const std::uint64_t due = due_.load(std::memory_order_relaxed);
+      const std::uint64_t now = P::now_ns();
+      if (asleep && is_clean()) {
+        if (rest_until_woken(seen)) return;
+      } else if (failed()) {
+        work_.wait(seen, kMostNap);  // the rings are emptied all the same
+      } else if (due > now) {
+        work_.wait(seen, asleep ? due - now : std::min(kLeastNap, due - now));
+      }
     }
+  }
+  // Of the thread, or of the keeper's. False: a caller may want another one.
+  bool make_due_cut() noexcept {
+    const bool asked = wanted_.load(std::memory_order_seq_cst) > reached();
+    if (failed()) {
+      retry();
+    } else if (asked || (is_time() && !rest())) {
+      // Otherwise this thread could have the latch again and again.
+      for (unsigned spins = 0; users_.load(std::memory_order_relaxed) != 0;) P::pause(spins++);
+      retry_at_ = 0;
+      const std::uint64_t cut = asked ? wanted_.load(std::memory_order_relaxed) : kNoCut;
+      if (attempt_unless(cut).ok() && asked) return false;
+    }
+    return true;
   }
   // After a failure the thread has to try again.
   bool fall_asleep() noexcept {
@@ -331,14 +359,37 @@ class CutStream final : private GateWatch {
     if (!asleep && clean_.exchange(false)) watch_.on_rest(false);
     return asleep;
   }
-  // No thread stores; but the kernel may tell that it could not write a part of the live image.
-  void rest_until_woken(std::uint32_t seen) noexcept {
-    for (;;) {
-      work_.wait(seen, kTend);
-      if (work_.seen() != seen) return;
-      LatchGuard guard(latch_);
-      if (!is_clean() || !watch_.on_tend().ok()) return;
+  // No thread stores. Returns true if the thread has ended.
+  bool rest_until_woken(std::uint32_t seen) noexcept {
+    work_.wait(seen, kLinger);
+    if (work_.seen() != seen) return false;
+    Keeper* const keeper = Keeper::of_process();
+    if (keeper != nullptr && keeper->add(*this, kTend)) {
+      keeper_.store(keeper, std::memory_order_release);
+      if (work_.end(seen)) return true;
+      leave_keeper();
+      return false;
     }
+    while (is_well()) {
+      work_.wait(seen, kTend);
+      if (work_.seen() != seen) break;
+    }
+    return false;
+  }
+  void leave_keeper() noexcept {
+    if (Keeper* const keeper = keeper_.exchange(nullptr, std::memory_order_acq_rel))
+      keeper->remove(*this);
+  }
+  // At rest. The kernel may tell that it could not write a part of the live image.
+  bool is_well() noexcept {
+    LatchGuard guard(latch_);
+    return is_clean() && watch_.on_tend().ok();
+  }
+  std::uint64_t tend() noexcept override {
+    if (is_well() || work_.wake()) return kTend;
+    rouse();
+    (void)make_due_cut();
+    return kLeastNap;
   }
   // stream.T4. In this order: while the gate sleeps, clean_ is not that of a sleep before.
   bool is_clean() const noexcept {
@@ -357,6 +408,7 @@ class CutStream final : private GateWatch {
     const std::uint64_t unix_ns = P::unix_ns();
     rouse();
     const std::uint64_t noted = tracker_.noted();
+    const std::uint64_t before = taken_.exchange(noted, std::memory_order_release);
     due_.store(began + shape_.interval_ns, std::memory_order_relaxed);
     put_brake(true);
     watch_.on_writing(log_.next_end());
@@ -390,6 +442,7 @@ class CutStream final : private GateWatch {
       (void)fail_with(s);
     } else {
       reached_.store(number, std::memory_order_release);
+      pace_.learn(noted - before, P::now_ns() - began);
       see_written(noted);
       slack_.store(std::min(P::now_ns() - began, kMostSlack), std::memory_order_relaxed);
       forget_failure();
@@ -402,7 +455,7 @@ class CutStream final : private GateWatch {
       figures_.shut_ns = std::max(figures_.shut_ns, report.shut_ns);
     }
     see_log();
-    put_brake(!refusal().ok() || full() || fills_up() || (s == StatusCode::busy && !lets()));
+    put_brake(!refusal().ok() || full() || wants_early() || (s == StatusCode::busy && !lets()));
     tell();
     return s;
   }
@@ -427,7 +480,7 @@ class CutStream final : private GateWatch {
       if (Status s = failure(); !s.ok()) return s;
       if (threaded_.load(std::memory_order_acquire)) {
         if (tries && attempt_now(cut, tries)) continue;
-        (void)work_.wake();
+        wake();
         P::park(done_, seen);
       } else if (Status s = attempt_unless(cut); !s.ok() && s != StatusCode::busy) {
         return s;
@@ -478,6 +531,7 @@ class CutStream final : private GateWatch {
     const std::uint64_t noted = tracker_.noted();
     cutter_.drain();
     if (failed() || !rests()) return false;
+    taken_.store(noted, std::memory_order_release);
     see_written(noted);
     due_.store(now + shape_.interval_ns, std::memory_order_relaxed);
     watch_.on_writing(log_.next_end());
@@ -522,17 +576,17 @@ class CutStream final : private GateWatch {
     failure_ = {};
     figures_.failed_unix_ns = 0;
   }
-  // Of the thread: tries it again, if `retry_at` has come. `retry_at`: 0: it has just failed.
-  void retry(std::uint64_t& retry_at) noexcept {
+  // Of the thread: tries it again, if `retry_at_` has come.
+  void retry() noexcept {
     const std::uint64_t now = P::now_ns();
-    if (retry_at != 0 && now >= retry_at) {
+    if (retry_at_ != 0 && now >= retry_at_) {
       const Status s = failure();
       const bool may_pass = s == StatusCode::io || s == StatusCode::pool_full ||
                             s == StatusCode::out_of_memory || s == StatusCode::not_found;
       if (may_pass) (void)resume();
-      retry_at = 0;
+      retry_at_ = 0;
     }
-    if (retry_at == 0) retry_at = P::now_ns() + kRetry;
+    if (retry_at_ == 0) retry_at_ = P::now_ns() + kRetry;
   }
   void tell() noexcept {
     done_.fetch_add(1, std::memory_order_release);
@@ -540,20 +594,26 @@ class CutStream final : private GateWatch {
   }
   // Without a thread mutations always ask.
   void put_brake(bool on) noexcept { watch_.brake(on || by_callers_); }
-  // With a thread. `fills`: as of fills_up().
-  bool stops(bool fills) const noexcept {
-    if (failed() || !threaded_.load(std::memory_order_relaxed)) return false;
-    return full() || lags() || fills;
+  // Whether a mutation of the calling thread waits. With a thread of the stream. That a batch waits
+  // helps no other thread.
+  bool stops(Fill fill, bool batch) noexcept {
+    if (fill == Fill::all || lags()) return true;
+    return ((fill == Fill::much && !batch) || full()) && !has_share();
+  }
+  bool has_share() noexcept {
+    auto& slot = tracker_.gate().slot(P::thread_slot());
+    return pace_.has_share(slot.account, slot.lines.load(std::memory_order_relaxed),
+                           tracker_.gate().slots_used(), P::now_ns());
   }
   // Mutations must not go on before the next cut.
   bool lags() const noexcept {
     return shape_.throttles &&
            lag_ns() > 2 * shape_.interval_ns + slack_.load(std::memory_order_relaxed);
   }
-  bool is_due() noexcept {
-    return P::now_ns() >= due_.load(std::memory_order_relaxed) ||
-           (busy_.load(std::memory_order_relaxed) && lags()) || fills_up();
+  bool is_time() noexcept {
+    return P::now_ns() >= due_.load(std::memory_order_relaxed) || wants_early();
   }
+  bool is_due() noexcept { return is_time() || (busy_.load(std::memory_order_relaxed) && lags()); }
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }
   std::uint64_t bound() const noexcept {
     return shape_.log_bytes != 0 ? shape_.log_bytes : std::max(1_GiB, pool_.size() / 4);
@@ -565,21 +625,29 @@ class CutStream final : private GateWatch {
     const std::uint64_t latest = pool_.size() <= bound() ? bound() / 2 : bound() / 4 * 3;
     return std::min(latest, std::max(pool_.size(), 4 * log_.segment_bytes()));
   }
-  bool full() const noexcept { return used_.load(std::memory_order_relaxed) >= bound(); }
-  // Whether the log would be at its bound with what was noted since the last cut. A sum over all
-  // threads, so not for every mutation.
-  bool fills_up() noexcept {
-    const std::uint64_t now = P::now_ns();
-    const bool is_new = now - std::min(now, looked_at_.load(std::memory_order_acquire)) < kLook;
-    return is_new ? fills_up_.load(std::memory_order_relaxed) : look(now);
+  bool full() const noexcept { return used_.load(std::memory_order_relaxed) >= soft_bound(); }
+  // The last segment is for those that change little.
+  std::uint64_t soft_bound() const noexcept { return bound() - log_.segment_bytes(); }
+  // Whether a cut is made before its time. At the bound none makes room.
+  bool wants_early() noexcept {
+    return fill(P::now_ns()) != Fill::little && all_.load(std::memory_order_relaxed) != 0;
   }
-  bool look(std::uint64_t now) noexcept {
+  // A sum over all threads, so not for every mutation.
+  Fill fill(std::uint64_t now) noexcept {
+    const bool is_new = now - std::min(now, looked_at_.load(std::memory_order_acquire)) < kLook;
+    return is_new ? fill_.load(std::memory_order_relaxed) : look(now);
+  }
+  Fill look(std::uint64_t now) noexcept {
     looked_at_.store(now, std::memory_order_relaxed);
     const std::uint64_t written = written_.load(std::memory_order_acquire);  // before noted()
-    const std::uint64_t lines = tracker_.noted() - written;
-    const bool fills = lines * kLogged >= room_.load(std::memory_order_relaxed);
-    fills_up_.store(fills, std::memory_order_relaxed);
-    return fills;
+    const std::uint64_t taken = taken_.load(std::memory_order_acquire);
+    const std::uint64_t noted = tracker_.noted();
+    Fill fill = Fill::little;
+    if (noted - taken >= each_.load(std::memory_order_relaxed)) fill = Fill::much;
+    if (noted - written >= soft_.load(std::memory_order_relaxed)) fill = Fill::much;
+    if (noted - written >= all_.load(std::memory_order_relaxed)) fill = Fill::all;
+    fill_.store(fill, std::memory_order_relaxed);
+    return fill;
   }
   // `noted`: what the log has of what was noted.
   void see_written(std::uint64_t noted) noexcept {
@@ -587,8 +655,15 @@ class CutStream final : private GateWatch {
   }
   void see_room() noexcept {
     const std::uint64_t filled = log_.filled_bytes();
-    // At the bound no cut makes room.
-    room_.store(filled < bound() ? bound() - filled : kNoBound, std::memory_order_relaxed);
+    const auto until = [&](std::uint64_t bound) {
+      return (bound - std::min(bound, filled)) / CutPace::kLogged;
+    };
+    const std::uint64_t soft = until(soft_bound());
+    soft_.store(soft != 0 ? soft : kNoBound, std::memory_order_relaxed);
+    all_.store(until(bound()), std::memory_order_relaxed);
+    const bool throttles = shape_.throttles && !by_callers_;
+    each_.store(throttles ? pace_.lines_in(shape_.interval_ns) : kNoBound,
+                std::memory_order_relaxed);
     looked_at_.store(0, std::memory_order_release);
   }
   void see_log() noexcept {
@@ -603,6 +678,7 @@ class CutStream final : private GateWatch {
   const Storage& pool_;
   CutWatch& watch_;
   const CutShape shape_;
+  CutPace pace_;
 
   typename P::Latch latch_;  // of a cut, with its write: one thread at a time
   typename P::template Atomic<std::uint32_t> users_{0};      // of the log, that wait for the latch
@@ -616,11 +692,16 @@ class CutStream final : private GateWatch {
   // What the last cut took: a disk whose writes take longer than an interval must not stop
   // mutations most of the time.
   typename P::template Atomic<std::uint64_t> slack_{0};
-  typename P::template Atomic<std::uint64_t> used_{0};         // bytes of the log that are needed
-  typename P::template Atomic<std::uint64_t> room_{kNoBound};  // until its bound
-  typename P::template Atomic<std::uint64_t> written_{0};      // of the lines that were noted
+  typename P::template Atomic<std::uint64_t> used_{0};  // bytes of the log that are needed
+  // Lines that may be noted: for a cut, and until the bounds of the log.
+  typename P::template Atomic<std::uint64_t> each_{kNoBound};
+  typename P::template Atomic<std::uint64_t> soft_{kNoBound};
+  typename P::template Atomic<std::uint64_t> all_{kNoBound};
+  // Of the lines that were noted: in the log, and before the last cut.
+  typename P::template Atomic<std::uint64_t> written_{0};
+  typename P::template Atomic<std::uint64_t> taken_{0};
   typename P::template Atomic<std::uint64_t> looked_at_{0};
-  typename P::template Atomic<bool> fills_up_{false};
+  typename P::template Atomic<Fill> fill_{Fill::little};
   typename P::template Atomic<std::uint32_t> done_{0};  // changes with reached_ and failed_
   typename P::template Atomic<bool> failed_{false};
   typename P::template Atomic<bool> busy_{false};         // the last cut has to be tried again
@@ -628,6 +709,8 @@ class CutStream final : private GateWatch {
   typename P::template Atomic<bool> threaded_{false};
   typename P::template Atomic<bool> clean_{false};
   bool by_callers_ = false;
+  std::uint64_t retry_at_ = 0;  // after a failure; 0: it has just come
+  typename P::template Atomic<Keeper*> keeper_{nullptr};
   mutable typename P::Latch figures_latch_;
   CutFigures figures_;
   Status failure_;  // under figures_latch_

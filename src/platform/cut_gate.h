@@ -82,6 +82,12 @@ class GateWatch {
   ~GateWatch() = default;
 };
 
+// What a thread may still change (cut/cut_pace.h).
+struct ThreadAccount {
+  std::uint64_t at_ns = 0;
+  std::int64_t paid = 0;  // lines of all that it has noted
+};
+
 template <class P>
 class CutGate {
  public:
@@ -93,6 +99,7 @@ class CutGate {
     std::uint64_t line = 0;               // the last that the thread has noted
     std::uint64_t round = 0;              // in which it did
     std::atomic<std::uint64_t> lines{0};  // that it has noted; a figure, which orders nothing
+    ThreadAccount account;                // for CutStream
   };
 
   static constexpr std::uint64_t kFirstRound = 2;
@@ -201,6 +208,7 @@ void CutGate<P>::join(std::uint32_t number) noexcept {
   while (used <= number &&
          !used_.compare_exchange_strong(used, number + 1, std::memory_order_seq_cst)) {
   }
+  slots_[number].account.at_ns = P::now_ns();
   slots_[number].storing.store(2, std::memory_order_relaxed);
 }
 

@@ -147,7 +147,7 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   Status before_growth(std::uint64_t bytes) noexcept override;
   Status before_reuse(std::uint64_t offset, std::uint64_t length) noexcept override;
   // --- Brake ---
-  bool lets() noexcept override { return stream_->lets(); }
+  bool lets(bool batch) noexcept override { return stream_->lets(batch); }
   void wait() noexcept override;
   Status refusal() noexcept override;
 

@@ -37,8 +37,8 @@ class EpochDomain;
 
 class Brake {
  public:
-  // Whether a mutation may go on now.
-  virtual bool lets() noexcept = 0;
+  // Whether a mutation may go on now; `batch`: of a batch, for which all others wait.
+  virtual bool lets(bool batch) noexcept = 0;
   // Returns when that may have changed. The caller is in no guard.
   virtual void wait() noexcept = 0;
   // Not ok: every mutation fails with this error.
@@ -85,14 +85,14 @@ class Gate {
   // As passes(), and if only the brake is on, the brake decides.
   bool lets_pass() const noexcept {
     const std::uint32_t word = word_.load(std::memory_order_acquire);
-    return word == 0 || (word == kBraked && brake_->lets());
+    return word == 0 || (word == kBraked && brake_->lets(false));
   }
   // For a mutation of the batch that holds the gate: whether the brake makes it wait.
-  bool slows_batch() const noexcept { return braked() && refusal().ok() && !brake_->lets(); }
+  bool slows_batch() const noexcept { return braked() && refusal().ok() && !brake_->lets(true); }
   void wait_for_brake() noexcept { brake_->wait(); }
   // For its record, which is written faster than the brake is put on. The caller is in no guard.
   void slow_record() noexcept {
-    while (brake_ != nullptr && brake_->refusal().ok() && !brake_->lets()) brake_->wait();
+    while (brake_ != nullptr && brake_->refusal().ok() && !brake_->lets(true)) brake_->wait();
   }
   // From the first time that the gate was closed to a mutation, until it has passed.
   class [[nodiscard]] Waiting {

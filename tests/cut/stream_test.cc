@@ -21,6 +21,7 @@ using testing::SparseStorage;
 using Dirty = DirtyLog<RealPlatform>;
 
 constexpr std::uint64_t kBytes = 1 << 20;
+constexpr std::uint64_t kSegment = 4 << 20;
 constexpr std::uint64_t kHour = 3'600'000'000'000;
 
 class Stream : public ::testing::Test, protected CutWatch {
@@ -34,7 +35,7 @@ class Stream : public ::testing::Test, protected CutWatch {
     const auto base = must(files_.open("base", FileSystem::Open::fresh));
     must(files_.allocate(base, 0, kBytes));
     must(files_.sync(base, kNoSite));
-    log_.emplace(files_, base, "log", ".", LogShape{.segment_bytes = 4 << 20});
+    log_.emplace(files_, base, "log", ".", LogShape{.segment_bytes = kSegment});
     must(log_->read_marks());
     const std::uint8_t id[16] = {7};
     must(log_->begin(id));
@@ -243,7 +244,8 @@ TEST_F(Stream, AFailureWakesTheThread) {
 // The bound of the log also holds while the thread has no core.
 TEST_F(Stream, ManyNotesPutTheBrakeOn) {
   constexpr std::uint64_t kBound = 8 << 20;
-  constexpr std::uint64_t kFull = kBound / (kLine + sizeof(layout::Run));  // lines
+  constexpr std::uint64_t kSoft = (kBound - kSegment) / CutPace::kLogged;  // lines
+  constexpr std::uint64_t kFull = kBound / CutPace::kLogged;
   begin({.interval_ns = kHour, .log_bytes = kBound});
   ASSERT_TRUE(stream_->start());
   stream_->with_log([&] {  // the thread waits
@@ -251,15 +253,34 @@ TEST_F(Stream, ManyNotesPutTheBrakeOn) {
     const auto store_up_to = [&](std::uint64_t lines) {
       for (; noted < lines; ++noted) store(noted % (kBytes / kLine), noted);
     };
-    store_up_to(kFull - CutGate<RealPlatform>::kMany);
+    store_up_to(kSoft - CutGate<RealPlatform>::kMany);
     EXPECT_FALSE(braked_);
-    store_up_to(kFull + CutGate<RealPlatform>::kMany);
+    store_up_to(kSoft + CutGate<RealPlatform>::kMany);
     EXPECT_TRUE(braked_);
+    store_up_to(kFull + CutGate<RealPlatform>::kMany);
     EXPECT_FALSE(stream_->lets());
   });
   for (int i = 0; i < 1000 && braked_; ++i) ::usleep(10'000);
   EXPECT_FALSE(braked_) << "a cut makes room";
   EXPECT_TRUE(stream_->lets());
+}
+
+// More was noted than a cut takes in an interval: a thread waits that has used its share.
+TEST_F(Stream, AThreadThatStoresLittleGoesOnBesideOneThatStoresMuch) {
+  constexpr std::uint64_t kRate = 100'000;
+  begin({.interval_ns = 1'000'000'000, .lines_per_second = kRate});
+  ASSERT_TRUE(stream_->start());
+  stream_->with_log([&] {  // no cut helps
+    for (std::uint64_t i = 0; i < kRate + CutGate<RealPlatform>::kMany; ++i) {
+      store(i % (kBytes / kLine), i);
+    }
+    EXPECT_TRUE(braked_);
+    EXPECT_FALSE(stream_->lets());
+    EXPECT_TRUE(stream_->lets(true)) << "a batch";
+    std::thread([&] { EXPECT_TRUE(stream_->lets()); }).join();
+  });
+  for (int i = 0; i < 1000 && braked_; ++i) ::usleep(10'000);
+  EXPECT_TRUE(stream_->lets()) << "after a cut";
 }
 
 TEST_F(Stream, AReplayLeavesOutTheMarks) {
