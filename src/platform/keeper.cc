@@ -22,20 +22,21 @@ Keeper* Keeper::of_process() noexcept {
 
 bool Keeper::add(Kept& object, std::uint64_t first_ns) noexcept {
   LatchGuard turn(turns_);
+  const bool runs = first_ != nullptr;  // keeper.K2
   {
     LatchGuard guard(list_latch_);
     object.tend_at_ns = RealPlatform::now_ns() + first_ns;
     object.next_kept = first_;
     first_ = &object;
   }
-  if (!runs_) {
-    stopped_.store(false, std::memory_order_relaxed);
-    runs_ = thread_.start(body_);
-    if (!runs_) unlink(object);
-  } else {
+  if (runs) {
     event_.signal();
+    return true;
   }
-  return runs_;
+  stopped_.store(false, std::memory_order_relaxed);
+  if (thread_.start(body_)) return true;
+  unlink(object);
+  return false;
 }
 
 void Keeper::remove(Kept& object) noexcept {
@@ -45,7 +46,6 @@ void Keeper::remove(Kept& object) noexcept {
   stopped_.store(true, std::memory_order_release);
   event_.signal();
   thread_.join();
-  runs_ = false;
 }
 
 void Keeper::unlink(Kept& object) noexcept {

@@ -68,7 +68,6 @@ class Keeper {
   TimedEvent event_;
   std::atomic<bool> poked_{false};
   std::atomic<bool> stopped_{false};
-  bool runs_ = false;  // under turns_
   Body body_{this};
   RealPlatform::Thread thread_;
 };
