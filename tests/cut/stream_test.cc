@@ -240,7 +240,6 @@ TEST_F(Stream, AFailureWakesTheThread) {
   wait_until([&] { return stream_->failure().ok(); });
 }
 
-// Builds of 2026-11-28 could write such lines.
 // The bound of the log also holds while the thread has no core.
 TEST_F(Stream, ManyNotesPutTheBrakeOn) {
   constexpr std::uint64_t kBound = 8 << 20;
@@ -283,6 +282,7 @@ TEST_F(Stream, AThreadThatStoresLittleGoesOnBesideOneThatStoresMuch) {
   EXPECT_TRUE(stream_->lets()) << "after a cut";
 }
 
+// Builds of 2026-11-28 could write such lines.
 TEST_F(Stream, AReplayLeavesOutTheMarks) {
   begin();
   const std::uint64_t mark = layout::kMarkOffset / kLine;
