@@ -1,4 +1,4 @@
-// CutPace: who waits when threads change more than the log of a pool takes.
+// CutPace: which threads wait when they change more than the log of a pool takes.
 //
 // WHAT  It learns how many lines a second cuts take, on this disk, beside these threads. When there
 //   is more to write than that (CutStream::Fill), the threads wait that have changed much. Each
