@@ -90,9 +90,9 @@ class Gate {
   // For a mutation of the batch that holds the gate: whether the brake makes it wait.
   bool slows_batch() const noexcept { return braked() && refusal().ok() && !brake_->lets(true); }
   void wait_for_brake() noexcept { brake_->wait(); }
-  // For its record, which is written faster than the brake is put on. The caller is in no guard.
+  // For its record. The caller is in no guard.
   void slow_record() noexcept {
-    while (brake_ != nullptr && brake_->refusal().ok() && !brake_->lets(true)) brake_->wait();
+    while (slows_batch()) brake_->wait();
   }
   // From the first time that the gate was closed to a mutation, until it has passed.
   class [[nodiscard]] Waiting {
