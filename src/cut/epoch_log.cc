@@ -115,6 +115,10 @@ Status EpochLog::complete() const noexcept {
 }
 
 Status EpochLog::writable() const noexcept {
+  if (removed_ && failure_.ok()) {
+    return Status::format(StatusCode::io, "%.*s: another process has removed it, and no new one is",
+                          static_cast<int>(folder_.size()), folder_.data());
+  }
   if (!closing_) return failure_;
   return Status::format(StatusCode::invalid_argument, "%.*s: the log is being closed",
                         static_cast<int>(folder_.size()), folder_.data());
@@ -194,10 +198,7 @@ Status EpochLog::make_room() noexcept {
 // The persist point. What counts from here on is in memory only after it.
 Status EpochLog::end_epoch() noexcept {
   if (Status s = segments_.sync("log.epoch.sync"_site); !s.ok()) return s;
-  if (segments_.is_removed()) {
-    return Status::format(StatusCode::io, "%.*s: another process has removed it",
-                          static_cast<int>(folder_.size()), folder_.data());
-  }
+  if (Status s = segments_.verify_there(); !s.ok()) return s;
   ++epoch_;
   durable_ = {.epoch = epoch_, .seal = seal_};
   part_ = 0;

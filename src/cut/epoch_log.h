@@ -126,7 +126,8 @@ class EpochLog {
   std::uint64_t written() const noexcept { return written_ + segments_.zero_bytes(); }
   // After a failure. The next epoch must get all lines that changed since durable().
   void resume() noexcept;
-  // Whether the last failure was that another process has removed the log.
+  // Whether the last failure was that another process has removed the log. Then nothing is written
+  // until begin_anew().
   bool is_removed() const noexcept { return removed_; }
   // Then: makes another one. The next epoch must get all lines that changed since the base had an
   // epoch of its own; durable() is that epoch. Errors: those of files.

@@ -106,6 +106,12 @@ bool SegmentFiles::is_removed() noexcept {
   return removed_ = facts && facts->names == 0;
 }
 
+Status SegmentFiles::verify_there() noexcept {
+  if (!open_ || !is_removed()) return {};
+  return Status::format(StatusCode::io, "%.*s: another process has removed it",
+                        static_cast<int>(folder_.size()), folder_.data());
+}
+
 Status SegmentFiles::begin_anew() noexcept {
   close_file();
   removed_ = unsynced_ = false;
@@ -244,6 +250,7 @@ Status SegmentFiles::next(std::uint64_t n, EpochId after, std::uint64_t last) no
   if (unsynced_) {
     if (Status s = sync("log.segment.sync"_site); !s.ok()) return s;
   }
+  if (Status s = verify_there(); !s.ok()) return s;
   leave(last);
   if (number_ + 1 >= kMostNumber) {
     return Status::format(StatusCode::unsupported, "%.*s: has no number for another segment",

@@ -74,6 +74,8 @@ class SegmentFiles {
 
   // Whether the segment, or the folder, was removed by another process.
   bool is_removed() noexcept;
+  // Errors: io (the segment that is written was removed).
+  Status verify_there() noexcept;
   // After that: nothing is there any more. Makes the folder again. Errors: those of files.
   Status begin_anew() noexcept;
   // An epoch of this process counts.

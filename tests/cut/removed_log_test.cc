@@ -71,6 +71,45 @@ TEST_F(RemovedLogs, ARestoredPoolThatIsKilledLosesNothing) {
   expect_later(2);
 }
 
+// Only the files, and what comes next does not fit into the segment.
+TEST_F(RemovedLogs, TheEndOfASegmentIsNoEndOfTheSearch) {
+  constexpr std::uint64_t kMany = 200'000;
+  in_killed_process(
+      [&](Pool& pool) {
+        fill_pool(pool);
+        must(pool.sync());
+        for (const auto& segment : fs::directory_iterator(path("pool-log")))
+          fs::remove(segment.path());
+        for (std::uint64_t key = 1; key <= kMany; ++key) must(later(pool).put(key, key));
+        must(pool.sync());
+      },
+      buffered(kSeldom));
+  machine_restarts();
+  expect_later(kMany);
+}
+
+// The attempt to begin anew is repeated, and nothing is written before it has succeeded.
+TEST_F(RemovedLogs, WhatCannotBeBegunAnewIsBegunLater) {
+  in_killed_process(
+      [&](Pool& pool) {
+        fill_pool(pool);
+        must(pool.sync());
+        for (const auto& segment : fs::directory_iterator(path("pool-log")))
+          fs::remove(segment.path());
+        must(later(pool).put(1, 1));
+        {
+          const Failing failing(Fault::fsync, 1, true);
+          require(pool.sync() == StatusCode::io, "a folder cannot be synced");
+        }
+        must(pool.resume_log());
+        must(later(pool).put(2, 2));
+        must(pool.sync());
+      },
+      buffered(kSeldom));
+  machine_restarts();
+  expect_later(2);
+}
+
 // A fold was under way: the base has lines of epochs that only the removed log had.
 TEST_F(RemovedLogs, AfterAKillInAFoldThePoolGoesOn) {
   bool killed = true;
