@@ -93,7 +93,7 @@ class FoldThread {
   // Without a thread: a step, if a fold is wanted or has begun. Returns whether it did something.
   bool run_due() noexcept {
     if (has_thread() || !step_latch_.try_lock()) return false;
-    const bool done = due() && step().ok();
+    const bool done = due() && does_step();
     step_latch_.unlock();
     return done;
   }
@@ -130,7 +130,7 @@ class FoldThread {
       if (Status s = fold(); !s.ok()) return s;
       LatchGuard guard(step_latch_);
       while (folding_.active()) {  // another one has begun
-        if (Status s = step(); !s.ok()) return s;
+        if (auto done = step(); !done) return std::move(done.error());
       }
       // After a fold that was given up the next one still writes what is free by now.
       if (spaces_.load(std::memory_order_relaxed) == before || folds == kMostFolds) return f();
@@ -163,13 +163,14 @@ class FoldThread {
     return folding_.active() || stream_.wants_fold() ||
            asked_.load(std::memory_order_acquire) > folded;
   }
-  // The caller has the latch of steps. not_found: there is nothing to fold.
-  Status step() noexcept {
-    Status s = try_step();
-    if (s.ok() || s == StatusCode::not_found) return s;
+  // The caller has the latch of steps. False: there is nothing to fold.
+  Expected<bool> step() noexcept {
+    Expected<bool> done = try_step();
+    if (done) return done;
+    Status s = std::move(done.error());
     const bool again = s == StatusCode::busy || folding_.stale();
     stream_.with_log([&] { folding_.cancel(); });
-    if (again && !folding_.active()) return {};
+    if (again && !folding_.active()) return true;
     asked_.store(0, std::memory_order_relaxed);  // every caller gets the error, or asks again
     if (s == StatusCode::out_of_memory) {
       short_.fetch_add(1, std::memory_order_release);  // the log is well: later
@@ -177,16 +178,21 @@ class FoldThread {
       stream_.on_fold_failed(Status(s));
     }
     tell();
-    return s;
+    return fail(std::move(s));
   }
-  Status try_step() noexcept {
+  bool does_step() noexcept {
+    const auto done = step();
+    return done && *done;
+  }
+  Expected<bool> try_step() noexcept {
     if (!folding_.active()) return begin();
     const auto content = [this](std::uint64_t page, std::byte* to) {
       return watch_.copy_page(page, to);
     };
     auto copied = folding_.copy(content, stream_.is_awaited() ? kSmallPiece : UINT32_MAX);
-    if (!copied) return std::move(copied.error());
-    return *copied ? write_piece() : end();
+    if (!copied) return copied;
+    if (Status s = *copied ? write_piece() : end(); !s.ok()) return fail(std::move(s));
+    return true;
   }
   // The caller has the latch of the stream.
   void set_folded(std::uint64_t epoch) noexcept {
@@ -200,18 +206,20 @@ class FoldThread {
     P::unpark(done_);
   }
 
-  Status begin() noexcept {
+  Expected<bool> begin() noexcept {
     const auto nothing = [&] {
       return stream_.rests() && log_.durable().epoch == log_.marks().mark().folded;
     };
-    if (stream_.with_log(nothing)) return StatusCode::not_found;
+    if (stream_.with_log(nothing)) return false;
     // An attempt of a cut that did not succeed may have left a part of an epoch.
-    if (Status s = stream_.make_cut(); !s.ok()) return s;
-    return stream_.with_log([&] {
-      if (log_.durable().epoch == log_.marks().mark().folded) return Status(StatusCode::not_found);
-      if (!log_.empty()) return Status(StatusCode::busy);
+    if (Status s = stream_.make_cut(); !s.ok()) return fail(std::move(s));
+    return stream_.with_log([&]() -> Expected<bool> {
+      if (log_.durable().epoch == log_.marks().mark().folded) return false;
+      if (!log_.empty()) return fail(StatusCode::busy);
       Status s = folding_.begin();
-      return s.ok() ? watch_.on_folding(folding_.end_epoch()) : std::move(s);
+      if (s.ok()) s = watch_.on_folding(folding_.end_epoch());
+      if (!s.ok()) return fail(std::move(s));
+      return true;
     });
   }
   // A piece was copied.
@@ -220,10 +228,13 @@ class FoldThread {
     if (Status s = stream_.with_log([&] { return folding_.unread(); }); !s.ok()) return s;
     if (Status s = folding_.read_back(); !s.ok()) return s;
     if (Status s = stream_.with_log([&] { return folding_.allow(); }); !s.ok()) return s;
-    LatchGuard guard(base_latch_);
-    Status s = folding_.write();
-    written_.store(folding_.written(), std::memory_order_relaxed);
-    return s;
+    const auto write = [&] {
+      LatchGuard guard(base_latch_);
+      Status s = folding_.write();
+      written_.store(folding_.written(), std::memory_order_relaxed);
+      return s;
+    };
+    return folding_.shares_base() ? stream_.with_log(write) : write();
   }
   Status end() noexcept {
     const std::uint64_t epoch = folding_.end_epoch();
@@ -240,7 +251,7 @@ class FoldThread {
       std::uint32_t seen = work_.seen();
       if (due()) {
         LatchGuard guard(step_latch_);
-        if (step().ok()) continue;
+        if (does_step()) continue;
         seen = work_.seen();  // its own cut may have wanted a fold
       }
       work_.wait(seen, kNap);

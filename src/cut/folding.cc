@@ -6,13 +6,34 @@
 
 namespace perdure {
 
-Status Folding::begin() noexcept {
+Status Folding::make(bool alone) noexcept {
   buffer_.reset(new (std::nothrow) std::byte[std::size_t{most_} * kPage]);
   numbers_.reset(new (std::nothrow) std::uint64_t[most_]);
   if (buffer_ == nullptr || numbers_ == nullptr) return StatusCode::out_of_memory;
+  file_ = base_;
+  if (!alone) {
+    if (auto own = files_.reopen(base_, path_)) file_ = *own;
+  }
   // The kernel tells this one about pages of that which failed, though it writes all of them again.
-  if (std::exchange(cancelled_, false)) (void)files_.sync(base_, kNoSite);
-  if (Status s = log_.begin_fold(pages_, end_); !s.ok()) return s;
+  if (std::exchange(cancelled_, false)) (void)files_.sync(file_, kNoSite);
+  return {};
+}
+
+void Folding::release() noexcept {
+  pages_.clear();
+  buffer_.reset();
+  numbers_.reset();
+  if (file_ >= 0 && !shares_base()) files_.close(file_);
+  file_ = -1;
+}
+
+Status Folding::begin(bool alone) noexcept {
+  Status s = make(alone);
+  if (s.ok()) s = log_.begin_fold(pages_, end_);
+  if (!s.ok()) {
+    release();
+    return s;
+  }
   active_ = true;
   whole_ = false;
   next_ = 0;
@@ -66,10 +87,10 @@ Status Folding::allow() noexcept {
 Status Folding::write_run(std::uint32_t first, std::uint32_t count) noexcept {
   const std::byte* content = buffer_.get() + std::size_t{first} * kPage;
   const std::uint64_t at = numbers_[first] * kPage;
-  if (at >= 2 * layout::kMarkStride) return files_.write(base_, content, count * kPage, at);
-  Status s = files_.write(base_, content, layout::kMarkOffset, at);
+  if (at >= 2 * layout::kMarkStride) return files_.write(file_, content, count * kPage, at);
+  Status s = files_.write(file_, content, layout::kMarkOffset, at);
   const std::uint64_t behind = layout::kMarkOffset + sizeof(layout::BaseMark);
-  return s.ok() ? files_.write(base_, content + behind, kPage - behind, at + behind) : std::move(s);
+  return s.ok() ? files_.write(file_, content + behind, kPage - behind, at + behind) : std::move(s);
 }
 
 Status Folding::write() noexcept {
@@ -83,7 +104,7 @@ Status Folding::write() noexcept {
     i += n;
   }
   written_ += copied_ * kPage;
-  return files_.sync(base_, "log.fold.sync"_site);
+  return files_.sync(file_, "log.fold.sync"_site);
 }
 
 Status Folding::end() noexcept {
@@ -91,8 +112,7 @@ Status Folding::end() noexcept {
   Status s = log_.end_fold(end_);
   if (!s.ok()) return s;
   active_ = false;
-  pages_.clear();
-  buffer_.reset();
+  release();
   return {};
 }
 
@@ -101,8 +121,7 @@ void Folding::cancel() noexcept {
   cancelled_ = true;
   if (log_.cancel_fold(pages_)) {
     active_ = false;
-    pages_.clear();
-    buffer_.reset();
+    release();
   } else {
     next_ = 0;  // without memory this fold stays, and begins again
     whole_ = false;
@@ -112,7 +131,7 @@ void Folding::cancel() noexcept {
 Status Folding::fold_all(PageContent content, VerifyCopy verify) noexcept {
   if (log_.closing()) return {};
   cancel();
-  Status s = active_ ? Status(StatusCode::out_of_memory) : begin();
+  Status s = active_ ? Status(StatusCode::out_of_memory) : begin(true);
   if (s.ok() && end_epoch() == log_.marks().mark().folded) {
     cancel();
     return {};

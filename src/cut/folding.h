@@ -42,19 +42,24 @@ using VerifyCopy = FunctionRef<Status()>;
 
 class Folding {
  public:
-  // Everything must stay valid. `base`: a file of its own, because the kernel tells each open file
-  // once that something could not be written. `pages` of a piece.
-  Folding(FileSystem& files, FileSystem::File base, std::string_view folder, EpochLog& log,
-          std::uint32_t pages) noexcept
-      : files_(files), base_(base), folder_(folder), log_(log), most_(pages) {}
+  // Everything must stay valid. `path` of `base`. `pages` of a piece.
+  Folding(FileSystem& files, FileSystem::File base, std::string_view path, std::string_view folder,
+          EpochLog& log, std::uint32_t pages) noexcept
+      : files_(files), base_(base), path_(path), folder_(folder), log_(log), most_(pages) {}
   Folding(const Folding&) = delete;
   Folding& operator=(const Folding&) = delete;
+  ~Folding() { release(); }
 
   bool active() const noexcept { return active_; }
   // The log has failed since begin(): the fold must be cancelled, whatever its last error is.
   bool stale() const noexcept { return active_ && log_.failures() != end_.failures; }
-  // Up to the last epoch that is durable. Errors: those of EpochLog::begin_fold(), out_of_memory.
-  Status begin() noexcept;
+  // Up to the last epoch that is durable. `alone`: nothing else uses the base. Errors: those of
+  // EpochLog::begin_fold(), out_of_memory.
+  Status begin(bool alone = false) noexcept;
+  // Whether the fold has the open file of the marks, because it could not open the base once more.
+  // The kernel tells each open file once that something could not be written, so write() must not
+  // run beside the write of a mark then.
+  bool shares_base() const noexcept { return file_ == base_; }
   std::uint64_t end_epoch() const noexcept { return end_.epoch.epoch; }
   // Copies the next piece, of at most so many pages. False: there is none.
   Expected<bool> copy(PageContent content, std::uint32_t most = UINT32_MAX) noexcept;
@@ -78,13 +83,16 @@ class Folding {
 
  private:
   Status write_run(std::uint32_t first, std::uint32_t count) noexcept;
+  Status make(bool alone) noexcept;
+  void release() noexcept;  // what make() has made, and the pages
 
   FileSystem& files_;
   const FileSystem::File base_;
-  std::string_view folder_;
+  std::string_view path_, folder_;
   EpochLog& log_;
   const std::uint32_t most_;
 
+  FileSystem::File file_ = -1;  // of the base
   bool active_ = false;
   bool cancelled_ = false;  // the fold before this one
   PageSet pages_;

@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -117,7 +116,6 @@ void LiveChunks::attach(RealPlatform& platform) noexcept {
 
 void LiveChunks::close() noexcept {
   if (start_ != nullptr) image_.unmap_start(std::exchange(start_, nullptr), kStart);
-  if (base_ >= 0) ::close(std::exchange(base_, -1));
 }
 
 void LiveChunks::abandon() noexcept { start_ = nullptr; }

@@ -99,7 +99,7 @@ static_assert(sizeof(LiveBits) == sizeof(BaseMark));
 
 class LiveChunks final : public FirstStores<RealPlatform> {
  public:
-  // `image` must stay valid, and is mapped when it is used. Takes `base`, the open file.
+  // `image` and `base`, the open file, must stay valid. `image` is mapped when it is used.
   LiveChunks(FileStorage& image, int base) noexcept : image_(image), base_(base) {}
   LiveChunks(const LiveChunks&) = delete;
   LiveChunks& operator=(const LiveChunks&) = delete;
@@ -146,7 +146,7 @@ class LiveChunks final : public FirstStores<RealPlatform> {
   void keep_all_private() noexcept;
 
   FileStorage& image_;
-  int base_;
+  const int base_;
   RealPlatform* platform_ = nullptr;
   // A mapping of its own: what is written there stays shared after freeze().
   std::byte* start_ = nullptr;

@@ -55,7 +55,7 @@ class LiveImage final : private GrowthWatch {
   // Whether the head is of the image that the mark names, in its boot (live.V2).
   static bool fits(const layout::LiveHead& head, const layout::BaseMark& mark) noexcept;
 
-  // The base, an open file that the image closes, and its size.
+  // The base, an open file that must stay open, and its size.
   struct Base {
     int file = -1;
     std::uint64_t bytes = 0;

@@ -323,6 +323,29 @@ Expected<FileSystem::File> RealFileSystem::open(std::string_view path, Open how)
 
 void RealFileSystem::close(File file) noexcept { ::close(file); }
 
+Expected<FileSystem::File> RealFileSystem::borrow(std::string_view path, int descriptor) noexcept {
+  struct stat own{}, named{};
+  Status s = on_name("look at", path, [&](int folder, const char* name) {
+    return ::fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW);
+  });
+  if (!s.ok()) return fail(std::move(s));
+  if (::fstat(descriptor, &own) == 0 && same_file(own, named)) return descriptor;
+  return fail(StatusCode::busy, "another file took its name meanwhile; try again");
+}
+
+// Another file is not opened: its close would end the locks that this process has in it.
+Expected<FileSystem::File> RealFileSystem::reopen(File file, std::string_view path) noexcept {
+  auto found = borrow(path, file);
+  if (!found) return found;
+  auto again = open(path, Open::existing);
+  if (!again) return again;
+  struct stat own{}, other{};
+  if (::fstat(file, &own) == 0 && ::fstat(*again, &other) == 0 && same_file(own, other))
+    return again;
+  close(*again);
+  return fail(StatusCode::busy);
+}
+
 Expected<std::size_t> RealFileSystem::read(File file, void* buffer, std::size_t n,
                                            std::uint64_t offset) noexcept {
   std::size_t done = 0;
@@ -416,12 +439,6 @@ void RealFileSystem::forget(File file) noexcept {
 bool RealFileSystem::lock(File file, Lock how) noexcept {
   const int operation = how == Lock::none ? LOCK_UN : how == Lock::shared ? LOCK_SH : LOCK_EX;
   return repeated([&] { return ::flock(file, operation | LOCK_NB); }) == 0;
-}
-
-Expected<int> RealFileSystem::descriptor(File file) noexcept {
-  const int copy = ::fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  if (copy < 0) return fail(failed("open once more", file));
-  return copy;
 }
 
 }  // namespace perdure

@@ -57,6 +57,14 @@ class FileSystem {
   // an error.
   virtual Expected<File> open(std::string_view path, Open how) noexcept = 0;
   virtual void close(File file) noexcept = 0;
+  // Of a file that the caller goes on to have open as a descriptor, which this may return. Errors:
+  // busy (another file has the name).
+  virtual Expected<File> borrow(std::string_view path, int /*descriptor*/) noexcept {
+    return open(path, Open::existing);
+  }
+  // Opens a file once more, if its name is still `path`: the kernel tells each open file once that
+  // something could not be written. Where each call has its own errors, the same.
+  virtual Expected<File> reopen(File file, std::string_view /*path*/) noexcept { return file; }
   // Reads until `n` bytes or the end of the file. Returns the number of bytes.
   virtual Expected<std::size_t> read(File file, void* buffer, std::size_t n,
                                      std::uint64_t offset) noexcept = 0;
@@ -78,7 +86,7 @@ class FileSystem {
   // A lock between those that have opened a file, perhaps in other processes: one exclusive, or any
   // number of shared ones. It ends with close(). Returns false if it is refused; `none` never is.
   virtual bool lock(File file, Lock how) noexcept = 0;
-  // A descriptor of the content of a file, to map it for reading. The caller closes it.
+  // A descriptor of the content of a file, to map it for reading, until close().
   virtual Expected<int> descriptor(File file) noexcept = 0;
 
   // --- names: nothing to do where a process has the files alone ---
@@ -119,6 +127,8 @@ class RealFileSystem final : public FileSystem {
 
   Expected<File> open(std::string_view path, Open how) noexcept override;
   void close(File file) noexcept override;
+  Expected<File> borrow(std::string_view path, int descriptor) noexcept override;
+  Expected<File> reopen(File file, std::string_view path) noexcept override;
   Expected<std::size_t> read(File file, void* buffer, std::size_t n,
                              std::uint64_t offset) noexcept override;
   Status write(File file, const void* bytes, std::size_t n, std::uint64_t offset) noexcept override;
@@ -129,7 +139,7 @@ class RealFileSystem final : public FileSystem {
   Expected<Facts> facts(File file) noexcept override;
   void forget(File file) noexcept override;
   bool lock(File file, Lock how) noexcept override;
-  Expected<int> descriptor(File file) noexcept override;
+  Expected<int> descriptor(File file) noexcept override { return file; }
   Status hold(std::string_view path, bool alone) noexcept override;
   void let_go() noexcept override;
   void resemble(File file) noexcept override;

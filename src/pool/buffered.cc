@@ -94,9 +94,6 @@ bool of_this_file(const layout::BaseMark& mark, const layout::Identity& here) no
 Buffered::~Buffered() {
   if (fold_thread_) fold_thread_->stop();
   if (stream_) stream_->stop();
-  for (const FileSystem::File file : {base_, fold_base_}) {
-    if (file >= 0) files_.close(file);
-  }
   files_.let_go();
   real_files_.let_go();
 }
@@ -153,20 +150,13 @@ std::uint64_t Buffered::mount_of(const layout::BaseMark& mark) noexcept {
   return mount_of_folder(folder_of(path.c_str()));
 }
 
-Status Buffered::look(std::string_view path, const BufferedOptions& options) noexcept {
+Status Buffered::look(std::string_view path, const BufferedOptions& options,
+                      int descriptor) noexcept {
   if (Status s = name_paths(path); !s.ok()) return s;
   if (Status s = hold_folders(); !s.ok()) return s;
-  for (FileSystem::File* file : {&base_, &fold_base_}) {
-    auto base = files_.open(path_.c_str(), FileSystem::Open::existing);
-    if (!base) return std::move(base.error());
-    *file = *base;
-  }
-  auto own = files_.facts(base_);
-  auto folded = files_.facts(fold_base_);
-  if (!own || !folded) return std::move(own ? folded.error() : own.error());
-  if (own->inode != folded->inode || own->device != folded->device) {
-    return Status::format(StatusCode::busy, "another file took its name meanwhile; try again");
-  }
+  auto base = files_.borrow(path_.c_str(), descriptor);
+  if (!base) return std::move(base.error());
+  base_ = *base;
   files_.resemble(base_);
   Status held = files_.hold(folder_.c_str(), true);
   if (!held.ok() && held != StatusCode::not_found) return held;
@@ -566,7 +556,7 @@ Status Buffered::attach(RealPlatform& platform, EpochDomain<RealPlatform>& epoch
                            .behind = inherited_,
                            .log_bytes = options.log_bytes});
   const std::uint64_t pages = mark().live.max_bytes / 64 / kPage;
-  folding_.emplace(files_, fold_base_, folder_.c_str(), *epochs_log_,
+  folding_.emplace(files_, base_, path_.c_str(), folder_.c_str(), *epochs_log_,
                    static_cast<std::uint32_t>(std::clamp(pages, kLeastPiece, kMostPiece)));
   fold_thread_.emplace(*stream_, *folding_, *epochs_log_, static_cast<FoldWatch&>(*this));
   if (Status s = live_.dirty().cover(live_.image().size()); !s.ok()) return s;

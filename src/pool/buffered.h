@@ -53,11 +53,10 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
 
   static Status verify(const BufferedOptions& options) noexcept;
 
-  // Opens the base, whose path is absolute and has no links, and reads its marks. First of all.
-  // From here on every name is looked up in the folders that there are now. Errors: corruption, io
-  // and others of files.
-  Status look(std::string_view path, const BufferedOptions& options) noexcept;
-  Expected<FileSystem::Facts> facts() noexcept { return files_.facts(base_); }
+  // Reads the marks of the base, whose path is absolute and has no links, and which the caller goes
+  // on to have open. First of all. From here on every name is looked up in the folders that there
+  // are now. Errors: busy (another file has the name), corruption, io and others of files.
+  Status look(std::string_view path, const BufferedOptions& options, int descriptor) noexcept;
   const layout::BaseMark& mark() const noexcept { return epochs_log_->marks().mark(); }
   // Whether the base needs go_on(), not begin().
   bool left_open() const noexcept { return mark().state == layout::BaseState::open; }
@@ -179,7 +178,6 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
   LiveImage live_;
   PathText path_, folder_, parent_, live_path_;
   FileSystem::File base_ = -1;
-  FileSystem::File fold_base_ = -1;  // the same, for folds (folding.h)
   std::optional<EpochLog> epochs_log_;
   std::optional<StoreTracker<RealPlatform>> tracker_;
   std::optional<CutStream<RealPlatform>> stream_;

@@ -1,5 +1,4 @@
 // How a pool gets its file: path, durability, creation, opening, resize.
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -198,12 +197,7 @@ Status PoolImpl::look_at_base(const PoolOptions& options) {
       "a part of it can no longer be read or changed in memory (SIGBUS): its disk is full or has "
       "failed, or a file became shorter; nothing is acknowledged any more; close the pool, see to "
       "the disk, and open it again");
-  if (Status s = buffered_->look(path, options.buffered); !s.ok()) return s;
-  if (files_ != &real_files_) return {};
-  auto named = buffered_->facts();
-  if (!named) return std::move(named.error());
-  if (named->inode == identity_.inode && named->device == identity_.device) return {};
-  return Status::format(StatusCode::busy, "another file took its name meanwhile; try again");
+  return buffered_->look(path, options.buffered, storage_.descriptor());
 }
 
 // `header`: the one that counts, of a file that is the pool.
@@ -334,7 +328,7 @@ Status PoolImpl::open_existing(const PoolOptions& options, std::uint64_t capacit
     if (Status s = storage_.map(std::max(header.max_bytes, capacity)); !s.ok()) return s;
   }
   if (base_.is_open()) {
-    view_.emplace(storage_, ::fcntl(base_.descriptor(), F_DUPFD_CLOEXEC, 0));
+    view_.emplace(storage_, base_.descriptor());
     if (Status s = view_->go_on(); !s.ok()) return s;
   }
   const bool durable = !read_only_ && durability_ == Durability::power;

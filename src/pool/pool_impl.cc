@@ -584,6 +584,7 @@ Status PoolImpl::close(const CloseOptions& options) {
   view_.reset();
   storage_.close();
   base_.close();
+  real_files_.let_go();
   interleaved_.end();
   closed_ = platform_.poisoned() ? platform_.failure() : wrap(std::move(s));
   return closed_;

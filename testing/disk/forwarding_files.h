@@ -18,6 +18,12 @@ class ForwardingFiles : public FileSystem {
     return files_.open(path, how);
   }
   void close(File file) noexcept override { files_.close(file); }
+  Expected<File> borrow(std::string_view path, int descriptor) noexcept override {
+    return files_.borrow(path, descriptor);
+  }
+  Expected<File> reopen(File file, std::string_view path) noexcept override {
+    return files_.reopen(file, path);
+  }
   Expected<std::size_t> read(File file, void* to, std::size_t n,
                              std::uint64_t at) noexcept override {
     return files_.read(file, to, n, at);

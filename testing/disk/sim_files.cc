@@ -293,7 +293,13 @@ Expected<int> SimFileSystem::descriptor(File file) noexcept {
   const auto n = read(file, content.data(), content.size(), 0);
   const int copy = n ? ::memfd_create("base", MFD_CLOEXEC) : -1;
   const auto size = static_cast<ssize_t>(content.size());
-  if (copy >= 0 && ::write(copy, content.data(), content.size()) == size) return copy;
+  if (copy >= 0 && ::write(copy, content.data(), content.size()) == size) {
+    nodes_[file].copy = {new int(copy), [](const int* fd) {
+                           ::close(*fd);
+                           delete fd;
+                         }};
+    return copy;
+  }
   if (copy >= 0) ::close(copy);
   return fail(StatusCode::io, "a copy of the file cannot be made");
 }

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,7 +50,7 @@ class SimFileSystem final : public FileSystem {
   Expected<Facts> facts(File file) noexcept override;
   void forget(File) noexcept override {}
   bool lock(File file, Lock how) noexcept override;
-  // Of a copy of the content as it is now.
+  // Of a copy of the content as it is now, until the next call.
   Expected<int> descriptor(File file) noexcept override;
   Status hold(std::string_view path, bool alone) noexcept override;
   void let_go() noexcept override { held_.clear(); }
@@ -110,6 +111,7 @@ class SimFileSystem final : public FileSystem {
     std::uint64_t durable_size = 0;
     std::uint64_t size = 0;
     std::vector<std::uint64_t> resizes;  // since the last sync()
+    std::shared_ptr<const int> copy;     // of the last descriptor()
     int shared = 0;                      // locks
     bool claimed = false;
     // A folder.

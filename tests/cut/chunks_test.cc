@@ -272,7 +272,7 @@ struct ImageAlone {
     must(image.create(files.path("image")));
     must(image.map(2 * bytes));
     must(image.lengthen(bytes));
-    chunks.emplace(image, ::dup(base.descriptor()));
+    chunks.emplace(image, base.descriptor());
     must(chunks->begin(content.size(), {}));
   }
   FileStorage base, image;
@@ -359,7 +359,7 @@ TEST_F(Chunks, ThePlaceOfABitDependsOnTheSize) {
     must(image.lengthen(covered));
     const std::array<std::uint64_t, 4> places = {covered / 2, covered / 3, covered - 64, covered};
     {
-      LiveChunks chunks(image, ::dup(base.descriptor()));
+      LiveChunks chunks(image, base.descriptor());
       must(chunks.begin(covered, {}));
       for (const std::uint64_t at : places) {
         must(chunks.make_live(at));
@@ -369,7 +369,7 @@ TEST_F(Chunks, ThePlaceOfABitDependsOnTheSize) {
     }
     image.unmap();
     must(image.map(covered + 1_MiB));
-    LiveChunks chunks(image, ::dup(base.descriptor()));
+    LiveChunks chunks(image, base.descriptor());
     must(chunks.go_on());
     for (const std::uint64_t at : places) {
       EXPECT_TRUE(chunks.is_live(at)) << gib << " " << at;
@@ -383,7 +383,7 @@ TEST_F(Chunks, ThePlaceOfABitDependsOnTheSize) {
     const auto refuses = [&](auto&& damage) {
       damage(head);
       head.crc = layout::live_head_crc(head);
-      LiveChunks other(image, ::dup(base.descriptor()));
+      LiveChunks other(image, base.descriptor());
       EXPECT_EQ(other.go_on(), StatusCode::corruption);
       std::memcpy(&head, &whole, sizeof(whole));
     };

@@ -80,7 +80,7 @@ class LogFiles : public ::testing::Test {
   }
   // A small piece: a fold has several.
   Status fold(Log& log) {
-    Folding folding(files_, base_, log_path_, log, 100);
+    Folding folding(files_, base_, base_path_, log_path_, log, 100);
     return folding.fold_all(copy_);
   }
   std::size_t names() const {

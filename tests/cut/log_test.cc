@@ -435,8 +435,8 @@ TEST(Assertions, fold_F1_and_F2) {
   must(owner.open());
   owner.put(3, 5);
   must(owner.cut(false));
-  Folding folding(files, must(files.open("base", FileSystem::Open::existing)), "log", owner.log(),
-                  kPiece);
+  Folding folding(files, must(files.open("base", FileSystem::Open::existing)), "base", "log",
+                  owner.log(), kPiece);
   const auto zeros = [](std::uint64_t, std::byte* to) {
     std::memset(to, 0, kPage);
     return Expected<bool>(true);

@@ -66,7 +66,7 @@ class Owner {
     auto base = files_.open("base", FileSystem::Open::existing);
     if (!base) return base.error();
     log_.emplace(files_, *base, "log", ".", shape_);
-    folding_.emplace(files_, *base, "log", *log_, kPiece);
+    folding_.emplace(files_, *base, "base", "log", *log_, kPiece);
     if (Status s = log_->read_marks(); !s.ok()) return s;
     const layout::BaseMark mark = log_->marks().mark();
     if (!after) now_ = content_of(*base);

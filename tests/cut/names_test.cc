@@ -105,22 +105,19 @@ TEST_F(Names, AFileThatIsNoPoolAtThePathStaysAsItIs) {
   EXPECT_EQ(value_in("old", 2), 2U);
 }
 
-// At the second open of the base, which folds use.
+// When an open looks at the name of the base.
 class ExchangingFiles final : public disk::ForwardingFiles {
  public:
   ExchangingFiles(FileSystem& files, std::string path, std::string other)
       : ForwardingFiles(files), path_(std::move(path)), other_(std::move(other)) {}
-  Expected<File> open(std::string_view path, Open how) noexcept override {
-    if (path == path_ && ++opens_ == 2) {
-      require(::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, other_.c_str(), RENAME_EXCHANGE) == 0,
-              "renameat2");
-    }
-    return files_.open(path, how);
+  Expected<File> borrow(std::string_view path, int descriptor) noexcept override {
+    require(::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, other_.c_str(), RENAME_EXCHANGE) == 0,
+            "renameat2");
+    return files_.borrow(path, descriptor);
   }
 
  private:
   const std::string path_, other_;
-  int opens_ = 0;
 };
 
 TEST_F(Names, AFileThatTakesTheNameWithinAnOpenGetsNoPages) {
@@ -353,6 +350,27 @@ TEST_F(OtherUsers, APoolGoesOnWithoutTheRightsThatItWasOpenedWith) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFSIGNALED(status)) << status;
   EXPECT_EQ(value_in("pool", 2'999), 2'999U);
+}
+
+// It can read the log, but has no right to open the base for writing once more.
+TEST_F(OtherUsers, APoolIsFoldedAndClosedWithoutTheRightsThatItWasOpenedWith) {
+  ASSERT_EQ(::chmod(path().c_str(), 0644), 0);
+  const pid_t child = start_child([&] {
+    Pool pool = must(Pool::open(path(), buffered(kSeldom)));
+    must(later(pool).put(2, 1));
+    must(pool.sync());  // it has a segment
+    require(::setgid(kOtherUser) == 0 && ::setuid(kOtherUser) == 0, "setuid");
+    must(later(pool).put(2, 2));
+    must(pool.fold_log());
+    must(later(pool).put(3, 3));
+    must(pool.close());
+    ::_exit(0);
+  });
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(value_in("pool", 2), 2U);
+  EXPECT_EQ(value_in("pool", 3), 3U);
 }
 
 }  // namespace

@@ -42,6 +42,9 @@ class Named final : public disk::ForwardingFiles {
   Expected<File> open(std::string_view p, Open how) noexcept override {
     return files_.open(name(p), how);
   }
+  Expected<File> borrow(std::string_view p, int descriptor) noexcept override {
+    return files_.borrow(name(p), descriptor);
+  }
   Status hold(std::string_view p, bool alone) noexcept override {
     return files_.hold(name(p), alone);
   }

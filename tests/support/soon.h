@@ -1,9 +1,10 @@
-// What other threads do soon, and how many there are.
+// What other threads do soon, and how many threads and descriptors there are.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <filesystem>
+#include <iterator>
 #include <thread>
 
 namespace perdure::test {
@@ -18,13 +19,12 @@ bool soon(F&& what) {
   return false;
 }
 
-// A sanitizer starts a thread of its own with the first: start one before.
-inline std::size_t threads_of_this_process() {
-  std::size_t n = 0;
-  for ([[maybe_unused]] const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    ++n;
-  }
-  return n;
+inline std::size_t entries_of(const char* folder) {
+  const std::filesystem::directory_iterator first(folder);
+  return static_cast<std::size_t>(std::distance(first, std::filesystem::directory_iterator{}));
 }
+// A sanitizer starts a thread of its own with the first: start one before.
+inline std::size_t threads_of_this_process() { return entries_of("/proc/self/task"); }
+inline std::size_t open_descriptors() { return entries_of("/proc/self/fd"); }
 
 }  // namespace perdure::test
