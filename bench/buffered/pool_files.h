@@ -42,6 +42,12 @@ class Records {
   std::string value_ = std::string(100, 'v');
 };
 
+// That the disk of a folder has transferred since it was found. Zero: the system does not say.
+struct DeviceBytes {
+  std::uint64_t read, written;
+};
+DeviceBytes device_bytes(const std::string& folder);
+
 class PoolFiles {
  public:
   // `number`: of one of several pools of this process.
@@ -53,11 +59,16 @@ class PoolFiles {
   // `log_bytes`: the bound of the log.
   Pool open(std::uint64_t log_bytes = 0) const;
   void fill(std::uint64_t records) const;
-  // Without its live image, whose loss it accepts: as after a power failure. Returns the seconds
-  // that the pool needed to read its files.
-  double restore() const;
-  // Bytes per second at which the disk gives the pool's file and its log.
-  double read_rate() const;
+  // Without its live image, whose loss it accepts: as after a power failure.
+  struct Restored {
+    double seconds;
+    std::uint64_t live;  // bytes of the image
+    DeviceBytes device;
+  };
+  Restored restore() const;
+  // Bytes per second of a disk that gives the pool's file and its log, and gets so many bytes at
+  // the same time, in blocks of 1 MiB.
+  double disk_rate(std::uint64_t written) const;
   const std::string& path() const { return path_; }
 
  private:
