@@ -1,7 +1,9 @@
 #include "cut/live_chunks.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
@@ -35,6 +37,8 @@ LiveChunks::Word& LiveChunks::word(std::uint64_t chunk) const noexcept {
 }
 
 Status LiveChunks::open() noexcept {
+  buffers_.reset(new (std::nothrow) std::byte[kBuffer * latches_.size()]);
+  if (buffers_ == nullptr) return StatusCode::out_of_memory;
   start_ = image_.map_start(kStart);
   if (start_ != nullptr) return {};
   return Status::format(StatusCode::out_of_memory, "the head of the live image cannot be mapped");
@@ -126,15 +130,31 @@ std::uint64_t LiveChunks::live_bytes() const noexcept {
   return std::min((made_.load(std::memory_order_relaxed) << shift()) + behind, image_.size());
 }
 
+// Not from the mapping of the base, in which each few pages are a fault.
+Status LiveChunks::copy(std::uint64_t from, std::uint64_t n, std::byte* buffer) noexcept {
+  for (const std::uint64_t end = from + n; from < end;) {
+    const std::uint64_t piece = std::min(kBuffer, end - from);
+    const ssize_t got = ::pread(base_, buffer, piece, static_cast<off_t>(from));
+    if (got < 0 && errno == EINTR) continue;
+    const std::uint64_t bytes = got < 0 ? 0 : static_cast<std::uint64_t>(got);
+    if (bytes == 0 || (bytes % kPage != 0 && from + align_up(bytes, kPage) != covered_)) {
+      return Status::format(StatusCode::corruption, "%s",
+                            got < 0 ? std::strerror(errno) : "it was truncated");
+    }
+    std::memset(buffer + bytes, 0, align_up(bytes, kPage) - bytes);
+    if (Status s = image_.write(buffer, align_up(bytes, kPage), from); !s.ok()) return s;
+    from += align_up(bytes, kPage);
+  }
+  return {};
+}
+
 Status LiveChunks::make(std::uint64_t chunk) noexcept {
   const std::uint64_t from = begin_of(chunk);
   const std::uint64_t to = begin_of(chunk + 1);
   const std::uint64_t n = std::min(to, covered_) - from;
   if (Status s = image_.reserve(from, n); !s.ok()) return s;
-  // From the mapping of the base: if it cannot be read there, write() fails.
-  if (Status s = image_.write(image_.base() + from, n, from); !s.ok()) return s;
-  // Then it may be a copy of zeros (bus_errors.cc).
-  if (platform_ != nullptr && platform_->poisoned()) return StatusCode::poisoned;
+  std::byte* const buffer = buffers_.get() + chunk % latches_.size() * kBuffer;
+  if (Status s = copy(from, n, buffer); !s.ok()) return s;
   const std::uint64_t bit = std::uint64_t{1} << chunk % 64;
   word(chunk).fetch_or(bit, std::memory_order_release);
   if (Status s = image_.show_own(from, to); !s.ok()) {
@@ -150,6 +170,24 @@ Status LiveChunks::make_live(std::uint64_t offset) noexcept {
   const std::uint64_t chunk = part_of(offset);
   LatchGuard guard(latches_[chunk % latches_.size()]);
   return is_ready(chunk) ? Status() : make(chunk);
+}
+
+Status LiveChunks::make_live(const PageSet& pages) noexcept {
+  constexpr std::uint64_t kAhead = 32_MiB;
+  const auto next = [&](std::uint64_t chunk) {  // from this one on
+    const std::uint64_t page = pages.next(begin_of(chunk) / kPage);
+    return page < covered_ / kPage ? part_of(page * kPage) : parts();
+  };
+  std::uint64_t ahead = 0;
+  for (std::uint64_t chunk = next(0); chunk < parts(); chunk = next(chunk + 1)) {
+    for (ahead = std::max(ahead, chunk); ahead < parts(); ahead = next(ahead + 1)) {
+      if (begin_of(ahead) >= begin_of(chunk + 1) + kAhead) break;
+      (void)::posix_fadvise(base_, static_cast<off_t>(begin_of(ahead)),
+                            static_cast<off_t>(begin_of(1)), POSIX_FADV_WILLNEED);
+    }
+    if (Status s = make_live(begin_of(chunk)); !s.ok()) return s;
+  }
+  return {};
 }
 
 void LiveChunks::make_ready(std::uint64_t part) noexcept {

@@ -38,8 +38,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "cut/log_format.h"
+#include "cut/page_set.h"
 #include "platform/file_storage.h"
 #include "platform/first_stores.h"
 #include "platform/real_platform.h"
@@ -113,8 +115,11 @@ class LiveChunks final : public FirstStores<RealPlatform> {
   void close() noexcept;
   void abandon() noexcept;  // in a child of fork
 
-  // Makes the chunk with this byte of the pool live. Errors: pool_full, out_of_memory, io.
+  // Makes the chunk with this byte of the pool live. Errors: pool_full, out_of_memory, io;
+  // corruption (the base cannot be read).
   Status make_live(std::uint64_t offset) noexcept;
+  // The same of all chunks with these pages, in their order: the disk reads the base ahead.
+  Status make_live(const PageSet& pages) noexcept;
   bool is_live(std::uint64_t offset) const noexcept { return is_ready(part_of(offset)); }
   // Which a chunk that cannot be made live poisons. It must stay valid.
   void attach(RealPlatform& platform) noexcept;
@@ -141,6 +146,7 @@ class LiveChunks final : public FirstStores<RealPlatform> {
   template <class F>
   Status for_each_run(F&& show) noexcept;
   Status make(std::uint64_t chunk) noexcept;
+  Status copy(std::uint64_t from, std::uint64_t n, std::byte* buffer) noexcept;
   void freeze(const Status& why) noexcept;
   void mark_poisoned(const Status& why) noexcept;
   void keep_all_private() noexcept;
@@ -153,7 +159,9 @@ class LiveChunks final : public FirstStores<RealPlatform> {
   std::uint64_t covered_ = 0;
   RealPlatform::Atomic<std::uint64_t> made_{0};  // chunks that are live
   RealPlatform::Atomic<bool> frozen_{false};
+  static constexpr std::uint64_t kBuffer = 64_KiB;
   std::array<RealPlatform::Latch, 16> latches_;  // of chunk i: i % 16
+  std::unique_ptr<std::byte[]> buffers_;         // one for each latch
 };
 
 }  // namespace perdure

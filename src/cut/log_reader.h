@@ -92,6 +92,7 @@ class LogReader {
   // The pages of all lines that scan() has read, also of epochs that do not count. A second call
   // returns nothing.
   PageSet take_pages() noexcept { return std::move(pages_); }
+  const PageSet& pages() const noexcept { return pages_; }
   // Of a log that this process writes: reads the parts of a segment again that lie from `from` to
   // `to`, without gaps. Needs no scan(), and others may write beyond `to`. Errors: untrusted (a
   // part is damaged), out_of_memory, io.

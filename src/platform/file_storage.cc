@@ -446,12 +446,8 @@ Status FileStorage::write(const void* bytes, std::size_t n, std::uint64_t offset
     const ssize_t put = pwrite(fd_, static_cast<const char*>(bytes) + done, n - done,
                                static_cast<off_t>(offset + done));
     if (put < 0 && errno == EINTR) continue;
-    if (put < 0) {
-      if (errno == EFAULT) {
-        return Status::format(StatusCode::corruption, "what is to be written cannot be read");
-      }
+    if (put < 0)
       return is_full(errno) ? full("no space left") : system_error(StatusCode::io, "cannot write");
-    }
     done += static_cast<std::size_t>(put);
   }
   return {};

@@ -102,8 +102,7 @@ class FileStorage final : public Storage {
   // out that there is none when it writes the range back, and tell it to no process. Errors:
   // pool_full, io.
   Status reserve(std::uint64_t offset, std::uint64_t n) noexcept;
-  // Writes all bytes, or fails. Errors: pool_full; corruption (`bytes` are of a mapping, and its
-  // file cannot be read); poisoned (this file became shorter); io.
+  // Writes all bytes, or fails. Errors: pool_full; poisoned (this file became shorter); io.
   Status write(const void* bytes, std::size_t n, std::uint64_t offset) noexcept;
   // Shows [from, to) of the open file `other` instead. An owner must not store there.
   Status show(int other, std::uint64_t from, std::uint64_t to) noexcept;

@@ -1,6 +1,7 @@
 #include "pool/buffered.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -395,18 +396,32 @@ Status Buffered::inherit_without_log(LogReader& reader, const Status& why,
 }
 
 Status Buffered::replay_into_live(LogReader& reader, std::uint64_t& lines) noexcept {
-  Status made;
+  Status made = live_.chunks().make_live(reader.pages());
   std::uint64_t said = RealPlatform::now_ns();
+  // Each line is somewhere else in memory, so the processor gets it some lines before it is stored.
+  struct Next {
+    std::uint64_t line;
+    LineWords content;
+  };
+  constexpr std::uint64_t kAhead = 16;
+  std::array<Next, kAhead> next;
+  std::byte* const image = live_.image().base();
+  const auto store = [&](const Next& at) {
+    std::memcpy(image + at.line * kLine, at.content.words, kLine);
+    live_.mark_dirty(at.line);
+  };
   Status s = reader.replay([&](std::uint64_t line, const LineWords& content) {
     if (made.ok()) made = live_.chunks().make_live(line * kLine);
     if (!made.ok()) return;
-    std::memcpy(live_.image().base() + line * kLine, content.words, kLine);
-    live_.mark_dirty(line);
+    if (lines >= kAhead) store(next[lines % kAhead]);
+    next[lines % kAhead] = {.line = line, .content = content};
+    __builtin_prefetch(image + line * kLine, 1);
     if (++lines % kOften != 0 || RealPlatform::now_ns() - said < kSayEvery) return;
     said = RealPlatform::now_ns();
     log_.say(LogLevel::info, "is being restored from its log: %llu lines so far",
              static_cast<unsigned long long>(lines));
   });
+  for (std::uint64_t i = lines - std::min(lines, kAhead); i < lines; ++i) store(next[i % kAhead]);
   if (!s.ok() || made.ok()) return s;
   PathText path;
   (void)LiveImage::path_of(mark(), path_.c_str(), path);

@@ -6,7 +6,10 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <optional>
+#include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -278,6 +281,37 @@ struct ImageAlone {
   FileStorage base, image;
   std::optional<LiveChunks> chunks;
 };
+
+// Those with the pages, and the first, which is live from the start. The base ends within a page.
+TEST_F(Chunks, AllWithSomePagesBecomeLive) {
+  constexpr std::uint64_t kChunk = 256_KiB, kChunks = 300;
+  std::string content((kChunks - 1) * kChunk + 5'000, '\0');
+  for (std::size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i / 1'000 + i);
+  ImageAlone alone(*this, content, kChunks * kChunk);
+  PageSet pages;
+  std::set<std::uint64_t> live = {0, 1, 2, 77, 150, 290, kChunks - 1};
+  for (const std::uint64_t chunk : live) ASSERT_TRUE(pages.add(chunk * kChunk / kPage + chunk % 2));
+  ASSERT_TRUE(pages.add(2 * kChunks * kChunk / kPage));  // the base has no such page
+  must(alone.chunks->make_live(pages));
+  for (std::uint64_t chunk = 0; chunk < kChunks; ++chunk)
+    EXPECT_EQ(alone.chunks->is_live(chunk * kChunk), live.contains(chunk)) << chunk;
+  content.resize(2 * kPage * (content.size() / kPage / 2 + 1));
+  // The first two pages have the head of the image.
+  EXPECT_EQ(std::memcmp(alone.image.base() + 2 * kPage, content.data() + 2 * kPage,
+                        content.size() - 2 * kPage),
+            0);
+}
+
+// The copy of a chunk must have no zeros for what the base has lost.
+TEST_F(Chunks, ABaseThatBecomesShorterIsNoticed) {
+  constexpr std::uint64_t kChunk = 256_KiB;
+  ImageAlone alone(*this, std::string(4 * kChunk, 'b'), 4 * kChunk);
+  ASSERT_EQ(::ftruncate(alone.base.descriptor(), 2 * kChunk - 100), 0);
+  for (const std::uint64_t chunk : {1, 2, 3}) {
+    EXPECT_EQ(alone.chunks->make_live(chunk * kChunk), StatusCode::corruption);
+    EXPECT_FALSE(alone.chunks->is_live(chunk * kChunk));
+  }
+}
 
 // Not even to chunks that are live, and to what lies behind all chunks.
 TEST_F(Chunks, AfterAFailureNoStoreReachesAFile) {
