@@ -77,6 +77,7 @@ typedef struct perdure_buffered_stats {
   uint64_t live_bytes;          // of the pool's parts in its live image
   uint64_t longest_stop_ns;     // nanoseconds in which a cut let no thread store
   uint64_t log_failed_unix_ns;  // when a write of the log failed (since 1970); 0: it did not
+  uint64_t stopped_thread;  // that has been in one store for a second, so that no cut can be made
 } perdure_buffered_stats;
 // Fills `stats`, whose struct_size must be set. May read every map: O(n).
 PERDURE_API perdure_status perdure_pool_get_buffered_stats(perdure_pool* pool,

@@ -161,6 +161,9 @@ struct PoolStats {
   std::uint64_t longest_stop_ns = 0;  // the longest time that a cut has stopped all stores
   // The log cannot be written since then (nanoseconds since 1970); 0: it can. See resume_log().
   std::uint64_t log_failed_unix_ns = 0;
+  // The system's number of a thread that has been in one store for a second (a debugger may have
+  // stopped it), so that no cut can be made; 0: none. Mutations go on, sync() waits.
+  std::uint64_t stopped_thread = 0;
   std::vector<MapStats> maps;
 };
 

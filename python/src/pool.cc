@@ -91,6 +91,8 @@ nb::dict cuts_of(const PoolStats& stats) {
   cuts["log_failed_at"] = nb::none();
   if (stats.log_failed_unix_ns != 0)
     cuts["log_failed_at"] = static_cast<double>(stats.log_failed_unix_ns) * 1e-9;
+  cuts["stopped_thread"] = nb::none();
+  if (stats.stopped_thread != 0) cuts["stopped_thread"] = stats.stopped_thread;
   return cuts;
 }
 

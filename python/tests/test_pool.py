@@ -84,6 +84,7 @@ def test_cuts(disk_path, tmp_path):
         pool.resume_log()  # nothing has failed
         figures = pool.stats()["buffered"]
         assert figures["cuts"] > 0 and figures["folds"] == 1 and figures["log_failed_at"] is None
+        assert figures["stopped_thread"] is None
         assert figures["live_bytes"] > 0 and figures["log_bound_bytes"] == 64 << 20
         assert 0 <= figures["lag_seconds"] < 60
     assert not any(memory.iterdir())

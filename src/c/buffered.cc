@@ -133,6 +133,7 @@ perdure_status perdure_pool_get_buffered_stats(perdure_pool* pool, perdure_buffe
   stats->live_bytes = got->live_bytes;
   stats->longest_stop_ns = got->longest_stop_ns;
   stats->log_failed_unix_ns = got->log_failed_unix_ns;
+  stats->stopped_thread = got->stopped_thread;
   return PERDURE_OK;
 }
 

@@ -25,6 +25,8 @@
 //   that change more than their share wait before (cut_pace.h): a segment before the bound, and, if
 //   the stream throttles, once more was noted since the last cut than one takes in an interval.
 //   They see that themselves, because the thread may have no core.
+//   A thread that is stopped within a store (by a debugger) keeps cuts from being made. After a
+//   second the others wait no more: the log can get longer than its bound then.
 // WITHOUT A THREAD  callers that wait make the cuts, and run_due() makes one if it is time. From
 //   serve_callers() on, mutations call it: the brake stays on, and lets() is false when a cut is
 //   due, or the last one was busy and the durable one is that old.
@@ -58,6 +60,8 @@ class CutWatch {
   virtual void on_rest(bool rests) noexcept = 0;
   // That is so still. As verify_copy().
   virtual Status on_tend() noexcept = 0;
+  // The thread with this slot has been in one store for a second, so that no cut can be made.
+  virtual void on_held_up(std::uint32_t slot) noexcept = 0;
   // The log is so long that it should be folded.
   virtual void wants_fold() noexcept = 0;
   // What was copied out of the pool before the call can be used. An error says why not.
@@ -88,6 +92,8 @@ struct CutFigures {
   std::uint64_t log_written_bytes = 0;
   std::uint64_t log_bound_bytes = 0;
   std::uint64_t failed_unix_ns = 0;
+  // The slot of a thread that has been in one store for a second, so that no cut can be made.
+  std::uint32_t holder = kMaxThreadSlots;  // none
 };
 
 template <class P>
@@ -241,7 +247,7 @@ class CutStream final : private GateWatch, private Kept {
   // --- mutations ---
   bool lets(bool batch = false) noexcept {
     if (failed()) return true;
-    if (by_callers_) return !full() && !is_due();
+    if (by_callers_) return (!full() || held_up()) && !is_due();
     return !threaded_.load(std::memory_order_relaxed) || !stops(fill(P::now_ns()), batch);
   }
   Status refusal() const noexcept { return shape_.refuses ? failure() : Status(); }
@@ -260,9 +266,10 @@ class CutStream final : private GateWatch, private Kept {
   static constexpr std::uint64_t kLinger = 1'000'000'000;  // until it ends
   static constexpr std::uint64_t kTend = 10'000'000'000;   // of a pool that rests
   static constexpr std::uint64_t kMostSlack = 100'000'000;
-  static constexpr std::uint64_t kAgain = 1'000'000;      // after a cut that did not succeed
-  static constexpr std::uint64_t kRetry = 1'000'000'000;  // after a failure of the log
-  static constexpr std::uint64_t kLook = 1'000'000;       // between two sums of what was noted
+  static constexpr std::uint64_t kAgain = 1'000'000;       // after a cut that did not succeed
+  static constexpr std::uint64_t kRetry = 1'000'000'000;   // after a failure of the log
+  static constexpr std::uint64_t kHeldUp = 1'000'000'000;  // by one store
+  static constexpr std::uint64_t kLook = 1'000'000;        // between two sums of what was noted
   static constexpr std::uint64_t kRecent = 250'000'000;
   static constexpr std::uint64_t kNoCut = UINT64_MAX;
   static constexpr std::uint64_t kNoBound = UINT64_MAX;
@@ -334,7 +341,8 @@ class CutStream final : private GateWatch, private Kept {
   }
   // Of the thread, or of the keeper's. False: a caller may want another one.
   bool make_due_cut() noexcept {
-    const bool asked = wanted_.load(std::memory_order_seq_cst) > reached();
+    const bool asked = wanted_.load(std::memory_order_seq_cst) > reached() &&
+                       (!held_up() || P::now_ns() >= due_.load(std::memory_order_relaxed));
     if (failed()) {
       retry();
     } else if (asked || (is_time() && !rest())) {
@@ -436,8 +444,10 @@ class CutStream final : private GateWatch, private Kept {
         break;
     }
     busy_.store(s == StatusCode::busy, std::memory_order_relaxed);
+    see_holder(step);
     if (s == StatusCode::busy) {
-      due_.store(P::now_ns() + kAgain, std::memory_order_relaxed);
+      due_.store(P::now_ns() + (held_up() ? shape_.interval_ns : kAgain),
+                 std::memory_order_relaxed);
     } else if (!s.ok()) {
       (void)fail_with(s);
     } else {
@@ -594,9 +604,23 @@ class CutStream final : private GateWatch, private Kept {
   }
   // Without a thread mutations always ask.
   void put_brake(bool on) noexcept { watch_.brake(on || by_callers_); }
+  // After an attempt of a cut.
+  void see_holder(CutStep step) noexcept {
+    const auto& holder = tracker_.gate().holder();
+    const bool holds =
+        step == CutStep::busy && holder.since_ns != 0 && P::now_ns() - holder.since_ns >= kHeldUp;
+    if (held_up_.exchange(holds, std::memory_order_relaxed) == holds) return;
+    {
+      LatchGuard guard(figures_latch_);
+      figures_.holder = holds ? holder.slot : kMaxThreadSlots;
+    }
+    if (holds) watch_.on_held_up(holder.slot);
+  }
+  bool held_up() const noexcept { return held_up_.load(std::memory_order_relaxed); }
   // Whether a mutation of the calling thread waits. With a thread of the stream. That a batch waits
-  // helps no other thread.
+  // helps no other thread, and that any waits does not help while one is held up in a store.
   bool stops(Fill fill, bool batch) noexcept {
+    if (held_up()) return false;
     if (fill == Fill::all || lags()) return true;
     return ((fill == Fill::much && !batch) || full()) && !has_share();
   }
@@ -607,7 +631,7 @@ class CutStream final : private GateWatch, private Kept {
   }
   // Mutations must not go on before the next cut.
   bool lags() const noexcept {
-    return shape_.throttles &&
+    return shape_.throttles && !held_up() &&
            lag_ns() > 2 * shape_.interval_ns + slack_.load(std::memory_order_relaxed);
   }
   bool is_time() noexcept {
@@ -630,7 +654,8 @@ class CutStream final : private GateWatch, private Kept {
   std::uint64_t soft_bound() const noexcept { return bound() - log_.segment_bytes(); }
   // Whether a cut is made before its time. At the bound none makes room.
   bool wants_early() noexcept {
-    return fill(P::now_ns()) != Fill::little && all_.load(std::memory_order_relaxed) != 0;
+    return !held_up() && fill(P::now_ns()) != Fill::little &&
+           all_.load(std::memory_order_relaxed) != 0;
   }
   // A sum over all threads, so not for every mutation.
   Fill fill(std::uint64_t now) noexcept {
@@ -705,6 +730,7 @@ class CutStream final : private GateWatch, private Kept {
   typename P::template Atomic<std::uint32_t> done_{0};  // changes with reached_ and failed_
   typename P::template Atomic<bool> failed_{false};
   typename P::template Atomic<bool> busy_{false};         // the last cut has to be tried again
+  typename P::template Atomic<bool> held_up_{false};      // by a thread that has stopped in a store
   typename P::template Atomic<bool> caller_cuts_{false};  // with the latch, until the disk has it
   typename P::template Atomic<bool> threaded_{false};
   typename P::template Atomic<bool> clean_{false};

@@ -172,6 +172,14 @@ class CutGate {
     return state_.compare_exchange_strong(expected, shut_ | kAsleep, std::memory_order_seq_cst);
   }
   const CutLimits& limits() const noexcept { return limits_; }
+  // The slot of the thread that had not left its store when await() last gave up, and since when
+  // it has been in that store. Of the thread that cuts.
+  struct Holder {
+    std::uint32_t slot = 0;
+    std::uint64_t storing = 0;
+    std::uint64_t since_ns = 0;
+  };
+  const Holder& holder() const noexcept { return holder_; }
   // Slots from here on have never stored.
   std::uint32_t slots_used() const noexcept { return used_.load(std::memory_order_seq_cst); }
 
@@ -193,6 +201,7 @@ class CutGate {
   }
   [[gnu::noinline]] std::uint64_t wait(Slot& slot, std::uint64_t seen) noexcept;
   CutStep await(std::uint64_t limit_ns) noexcept;
+  CutStep busy_with(std::uint32_t slot, std::uint64_t storing) noexcept;
 
   alignas(kOwnLine) typename P::template Atomic<std::uint64_t> state_{kFirstRound};
   alignas(kOwnLine) typename P::template Atomic<std::uint32_t> used_{0};
@@ -200,6 +209,7 @@ class CutGate {
   CutLimits limits_;
   GateWatch* watch_ = nullptr;
   std::uint64_t shut_ = 0;  // what shut() has set
+  Holder holder_;
 };
 
 template <class P>
@@ -235,6 +245,16 @@ std::uint64_t CutGate<P>::wait(Slot& slot, std::uint64_t seen) noexcept {
   }
 }
 
+// The slot of a thread that has stopped in a store has the same word each time. Others may be in a
+// store, too, when the limit has come.
+template <class P>
+CutStep CutGate<P>::busy_with(std::uint32_t slot, std::uint64_t storing) noexcept {
+  const bool same = holder_.since_ns != 0 &&
+                    slots_[holder_.slot].storing.load(std::memory_order_relaxed) == holder_.storing;
+  if (!same) holder_ = {.slot = slot, .storing = storing, .since_ns = P::now_ns()};
+  return CutStep::busy;
+}
+
 template <class P>
 CutStep CutGate<P>::await(std::uint64_t limit_ns) noexcept {
   if (!P::heavy_fence() && !P::full_light_fences()) return CutStep::refused;
@@ -246,7 +266,7 @@ CutStep CutGate<P>::await(std::uint64_t limit_ns) noexcept {
     if ((seen & 1) == 0) continue;
     for (unsigned spins = 0; slots_[i].storing.load(std::memory_order_acquire) == seen;) {
       P::pause(++spins);
-      if (P::now_ns() - begin >= limit_ns) return CutStep::busy;
+      if (P::now_ns() - begin >= limit_ns) return busy_with(i, seen);
     }
   }
   return CutStep::done;

@@ -27,6 +27,7 @@ namespace {
 
 // A bitmap of the slots of live threads. Slots are dense and are reused when a thread ends.
 std::atomic<std::uint64_t> slot_words[kMaxThreadSlots / 64];
+std::atomic<std::int32_t> slot_threads[kMaxThreadSlots];  // that have had them last
 
 // Frees the slot when the thread ends. Constructed only on a thread's first use of the library.
 struct SlotReleaser {
@@ -50,6 +51,7 @@ std::uint32_t acquire_thread_slot() noexcept {
         if (slot_words[w].compare_exchange_weak(word, word | (1ULL << bit),
                                                 std::memory_order_acquire)) {
           thread_state.slot = w * 64 + bit;
+          slot_threads[thread_state.slot].store(::gettid(), std::memory_order_relaxed);
           static thread_local SlotReleaser releaser;
           asm volatile("" ::"r"(&releaser));  // an odr-use, which registers the destructor
           return thread_state.slot;
@@ -61,6 +63,10 @@ std::uint32_t acquire_thread_slot() noexcept {
 }
 
 }  // namespace detail
+
+std::int32_t RealPlatform::thread_of(std::uint32_t slot) noexcept {
+  return detail::slot_threads[slot].load(std::memory_order_relaxed);
+}
 
 namespace {
 

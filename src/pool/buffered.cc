@@ -642,6 +642,13 @@ Expected<bool> Buffered::copy_page(std::uint64_t page, std::byte* to) noexcept {
               got < 0 ? std::strerror(errno) : "it is too short");
 }
 
+void Buffered::on_held_up(std::uint32_t slot) noexcept {
+  log_.say(LogLevel::warning,
+           "thread %d has been in one store for a second (is it stopped?), so no cut can be made: "
+           "mutations go on, and a power failure takes all since the last cut",
+           static_cast<int>(RealPlatform::thread_of(slot)));
+}
+
 // Base and image together are the pool, so nothing is lost.
 bool Buffered::begin_log_anew() noexcept {
   if (!epochs_log_->begin_anew().ok()) return false;

@@ -126,6 +126,7 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
     live_.set_durable(id, unix_ns);
   }
   void brake(bool on) noexcept override { gate_->put_brake(on); }
+  void on_held_up(std::uint32_t slot) noexcept override;
   void on_rest(bool rests) noexcept override { live_.set_rests(rests); }
   Status on_tend() noexcept override {
     live_.set_clocks();

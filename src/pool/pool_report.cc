@@ -174,6 +174,8 @@ Expected<PoolStats> PoolImpl::stats() {
     out.log_written_bytes = cuts.log_written_bytes;
     out.longest_stop_ns = cuts.shut_ns;
     out.log_failed_unix_ns = cuts.failed_unix_ns;
+    if (cuts.holder < kMaxThreadSlots)
+      out.stopped_thread = static_cast<std::uint64_t>(RealPlatform::thread_of(cuts.holder));
     out.log_bound_bytes = cuts.log_bound_bytes;
     out.live_bytes = buffered_->live().chunks().live_bytes();
     out.folds = buffered_->folds().folds;

@@ -32,6 +32,8 @@ def write(path):
              "--exported-interfaces-only", "--no-corpus-path", "--no-comp-dir-path",
              "--no-show-locs", "--no-elf-needed", "--type-id-style", "hash", "--out-file",
              str(path), str(LIBRARY)], check=True)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(f"path='{ROOT}/", "path='../../"), encoding="utf-8")
 
 
 def difference(before, after):

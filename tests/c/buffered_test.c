@@ -94,6 +94,7 @@ static void cuts(void) {
   CHECK(stats.cuts == epoch && stats.log_bound_bytes == 1U << 30 && stats.log_bytes != 0);
   CHECK(stats.folds == 0 && stats.log_written_bytes != 0 && stats.live_bytes != 0);
   CHECK(stats.log_failed_unix_ns == 0);
+  CHECK(stats.stopped_thread == 0);
   OK(perdure_pool_fold_log(pool));
   OK(perdure_pool_get_buffered_stats(pool, &stats));
   CHECK(stats.folds == 1 && stats.fold_written_bytes != 0);

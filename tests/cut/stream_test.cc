@@ -11,6 +11,7 @@
 #include "platform/real_platform.h"
 #include "testing/cut/sparse_storage.h"
 #include "testing/disk/sim_files.h"
+#include "tests/support/soon.h"
 #include "tests/support/support.h"
 
 namespace perdure::test {
@@ -26,6 +27,8 @@ constexpr std::uint64_t kHour = 3'600'000'000'000;
 
 class Stream : public ::testing::Test, protected CutWatch {
  protected:
+  class Stopped;
+
   Stream() {
     must(pool_.allocate(0, kBytes));
     must(dirty_.create());
@@ -71,6 +74,10 @@ class Stream : public ::testing::Test, protected CutWatch {
   void on_rest(bool rests) noexcept override { rests_ = rests; }
   Status on_tend() noexcept override { return {}; }
   void wants_fold() noexcept override {}
+  void on_held_up(std::uint32_t slot) noexcept override {
+    holder_ = slot;
+    ++held_up_;
+  }
   bool make_space() noexcept override { return false; }
 
   SparseStorage pool_{kBytes};
@@ -84,8 +91,36 @@ class Stream : public ::testing::Test, protected CutWatch {
   std::atomic<bool> braked_{false};
   std::atomic<bool> rests_{false};
   std::atomic<bool> lost_{false};  // a part of the image, or of the log of dirty lines
+  std::atomic<std::uint32_t> holder_{0};
+  std::atomic<int> held_up_{0};
   std::function<void()> at_durable_;
   std::optional<CutStream<RealPlatform>> stream_;  // its thread uses the others
+};
+
+// A thread that is within a store until go_on().
+class Stream::Stopped {
+ public:
+  explicit Stopped(Stream& stream)
+      : thread_([this, &stream] {
+          auto& word = *reinterpret_cast<std::uint64_t*>(stream.pool_.base() + 2 * kLine);
+          auto& slot = stream.tracker_.begin(&word, sizeof(word));
+          slot_ = RealPlatform::thread_slot();
+          step_ = 1;
+          while (step_ != 2) ::usleep(100);
+          stream.tracker_.end(slot, &word, sizeof(word));
+        }) {
+    while (step_ != 1) ::usleep(100);
+  }
+  void go_on() {
+    step_ = 2;
+    thread_.join();
+  }
+  std::uint32_t slot() const { return slot_; }
+
+ private:
+  std::atomic<int> step_{0};
+  std::atomic<std::uint32_t> slot_{0};
+  std::thread thread_;
 };
 
 // stream.T3: after a kill at that moment the next process goes on after this epoch, or the one
@@ -158,24 +193,38 @@ TEST_F(Stream, WithoutAThreadMutationsWaitForACutThatIsBusy) {
   begin({.interval_ns = 1'000'000});
   stream_->serve_callers();
   store(1, 1);
-  std::atomic<int> step{0};
-  std::thread other([&] {
-    auto& word = *reinterpret_cast<std::uint64_t*>(pool_.base() + 2 * kLine);
-    auto& slot = tracker_.begin(&word, sizeof(word));
-    step = 1;
-    while (step != 2) ::usleep(100);
-    tracker_.end(slot, &word, sizeof(word));
-  });
-  while (step != 1) ::usleep(100);
+  Stopped other(*this);
   ::usleep(5000);
   EXPECT_FALSE(stream_->run_due());
   EXPECT_FALSE(stream_->lets());
-  step = 2;
-  other.join();
+  other.go_on();
   EXPECT_TRUE(stream_->run_due()) << "at once";
   // On a busy machine the next one is due already.
   for (int i = 0; i < 1000 && !stream_->lets(); ++i) (void)stream_->run_due();
   EXPECT_TRUE(stream_->lets());
+}
+
+// A debugger may have stopped it, for ever.
+TEST_F(Stream, OneThatIsStoppedInAStoreDoesNotStopTheOthers) {
+  begin({.interval_ns = 20'000'000});
+  ASSERT_TRUE(stream_->start());
+  must(stream_->sync());
+  Stopped other(*this);
+  ::usleep(200'000);
+  EXPECT_FALSE(stream_->lets()) << "it may be about to go on";
+  EXPECT_EQ(held_up_, 0);
+  ASSERT_TRUE(soon([&] { return stream_->lets(); }));
+  EXPECT_EQ(held_up_, 1);
+  EXPECT_EQ(holder_, other.slot());
+  EXPECT_EQ(stream_->figures().holder, other.slot());
+  EXPECT_GT(stream_->lag_ns(), 900'000'000U);
+  store(3, 3);
+  EXPECT_FALSE(braked_);
+  other.go_on();
+  must(stream_->sync());
+  EXPECT_EQ(stream_->figures().holder, kMaxThreadSlots);
+  EXPECT_EQ(held_up_, 1);
+  stream_->stop();
 }
 
 TEST_F(Stream, WhatAProcessBeforeHasLeftIsBehind) {
