@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures perdure beside other libraries, and writes the tables and pictures.
 
-  report.py            measures for twenty minutes, then writes docs/benchmarks.md, the table and
-                       the picture of the README, and the page build/report/report.html
+  report.py            measures for twenty minutes, then writes docs/benchmarks.md, its picture,
+                       and the page build/report/report.html
   report.py --full     the same with more entries: hours; its results and its page are files of
                        their own, and no document changes
   report.py --render   writes the documents and the page of the results that are there
@@ -115,12 +115,10 @@ def render_documents(name, groups, kept):
     """Writes what stands in the documents."""
     from reporting import pictures  # needs matplotlib
     if name == "quick":
-        (FILES[name].with_suffix(".md")).write_text(tables.documents(kept, groups)
-                                                    + tables.readme(kept, groups))
+        (FILES[name].with_suffix(".md")).write_text(tables.documents(kept, groups))
     if name != "short":
         return
     put_between_markers(ROOT / "docs/benchmarks.md", tables.documents(kept, groups))
-    put_between_markers(ROOT / "README.md", tables.readme(kept, groups))
     PICTURE.parent.mkdir(exist_ok=True)
     first = groups[0]
     PICTURE.write_text(pictures.bars(kept, first, ("insert", "read", "update"), first.title))

@@ -1,4 +1,4 @@
-"""The tables of docs/benchmarks.md and of the README, from a report's results."""
+"""The tables of docs/benchmarks.md, from a report's results."""
 
 import sys
 
@@ -150,18 +150,6 @@ def documents(results, groups):
                       "By threads"),
               section(results, named["ycsb"])]
     return "\n".join(parts)
-
-
-def readme(results, groups):
-    """The text between the markers of the README: the first table, and how to repeat it."""
-    first = groups[0]
-    turns = len(results.turns(f"{first.name}/phast"))
-    phases = ("insert", "read", "read_missing", "update", "delete")
-    return "\n".join([
-        f"Million operations a second, {first.records:,} integers, one thread: median of {turns} "
-        "turns, and its interval.\n",
-        rates(results, first, phases), command(first),
-        machine.sentence(results.machine) + "\n"])
 
 
 if __name__ == "__main__":

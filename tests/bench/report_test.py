@@ -117,10 +117,9 @@ class Documents(unittest.TestCase):
         self.assertAlmostEqual(self.kept.distance("integers_1/phast", "phast", "read"), 250 / 5)
         self.assertIsNone(self.kept.distance("integers_1/none", "phast", "read"))
 
-    def test_the_readme_has_the_command_of_its_table(self):
-        text = tables.readme(self.kept, self.groups)
+    def test_a_table_has_its_command(self):
+        text = tables.documents(self.kept, self.groups)
         self.assertIn(self.groups[0].command(",".join(self.groups[0].engines)), text)
-        self.assertIn("median of 7 turns", text)
 
     def test_the_page_needs_nothing_from_outside(self):
         text = page.page(self.kept, self.groups, [("Costs & more", "a < b", "<svg></svg>")])
