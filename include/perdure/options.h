@@ -93,9 +93,11 @@ enum class OnLogFailure : std::uint8_t {
 
 // Of a pool with durability `buffered`. No effect on other pools. docs/durability.md.
 struct BufferedOptions {
-  // Milliseconds between two cuts; 1 to 3,600,000. With PoolOptions::background_threads = 0 a
-  // mutation makes the cut that is due, and a piece of a fold, before it goes on; so do sync(),
-  // wait_durable() and run_background(). A program that calls none of them makes no cuts.
+  // Milliseconds between two cuts; 1 to 3,600,000. A cut also comes when a caller waits for one,
+  // for each piece of a fold, and when much has changed (OnLag::throttle, log_bytes). With
+  // PoolOptions::background_threads = 0 a mutation makes the cut that is due, and a piece of a
+  // fold, before it goes on; so do sync(), wait_durable() and run_background(). A program that
+  // calls none of them makes no cuts.
   std::uint32_t interval_ms = 100;
   OnLag on_lag = OnLag::throttle;
   OnLogFailure on_log_failure = OnLogFailure::refuse;
