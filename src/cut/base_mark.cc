@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "platform/real_platform.h"
+#include "util/hash.h"
 
 namespace perdure {
 
@@ -20,6 +21,14 @@ void fill_random(std::uint8_t (&id)[16]) noexcept {
     const std::uint64_t word = RealPlatform::random();
     std::memcpy(id + i, &word, sizeof(word));
   }
+}
+
+void derive_live_id(const layout::BaseMark& before, std::uint8_t (&id)[16]) noexcept {
+  std::uint64_t words[2], log[2];
+  std::memcpy(words, before.live.live_id, sizeof(words));
+  std::memcpy(log, before.log_id, sizeof(log));
+  for (int i = 0; i < 2; ++i) words[i] = mix(words[i] ^ mix(log[1 - i] + words[1 - i]));
+  std::memcpy(id, words, sizeof(words));
 }
 
 Status BaseMarks::read() noexcept {

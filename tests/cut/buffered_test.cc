@@ -13,6 +13,7 @@
 #include "pool/pool_impl.h"
 #include "tests/support/buffered_files.h"
 #include "tests/support/inject.h"
+#include "tests/support/soon.h"
 
 namespace perdure::test {
 namespace {
@@ -404,6 +405,54 @@ TEST_F(Buffered, TheImageCanBeInAnotherFolder) {
   options.buffered.memory_directory = "/nowhere/at/all";
   EXPECT_NE(refused(options), StatusCode::ok);
   EXPECT_EQ(refused(), StatusCode::ok) << message_;
+}
+
+// Each attempt has the name of the one before, whose image is of no use.
+TEST_F(Buffered, KilledRestoresLeaveOneImage) {
+  fs::create_directory(path("memory"));
+  const std::string memory = fs::absolute(path("memory")).string();
+  PoolOptions options = buffered(3'600'000);
+  options.buffered.memory_directory = memory;
+  in_killed_process(
+      [&](Pool& pool) {
+        fill_pool(pool);
+        must(pool.sync());
+      },
+      options);
+  machine_restarts();
+  const std::size_t before = entries_of(memory.c_str());
+  int killed = 0;
+  for (std::uint64_t k = 1;; ++k) {
+    const pid_t child = start_child([&] {
+      set_deadly(true);
+      const Failing failing(Fault::fsync, k, false);
+      Pool pool = must(Pool::open(path(), options));
+      ::_exit(0);
+    });
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    if (!WIFSIGNALED(status)) break;
+    ++killed;
+    for (int again = 0; again < 3; ++again) {
+      const pid_t other = start_child([&] {
+        set_deadly(true);
+        const Failing failing(Fault::fsync, k, false);
+        Pool pool = must(Pool::open(path(), options));
+        ::_exit(0);
+      });
+      ASSERT_EQ(::waitpid(other, &status, 0), other);
+    }
+    EXPECT_LE(entries_of(memory.c_str()), before + 3) << k;
+  }
+  EXPECT_GT(killed, 2);
+  Pool pool = must(Pool::open(path(), options));
+  EXPECT_EQ(wrong_content(pool), "");
+  must(pool.close());
+  std::size_t left = 0;
+  for (const auto& entry : fs::directory_iterator(memory)) {
+    left += entry.path().string().find("creating") == std::string::npos ? 1 : 0;
+  }
+  EXPECT_LE(left, before);
 }
 
 // P14. What is used again has its space in the base, before it has some in the image.
