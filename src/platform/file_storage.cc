@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
@@ -18,6 +17,7 @@
 #include "platform/descriptors.h"
 #include "platform/medium.h"
 #include "platform/memory_nodes.h"
+#include "platform/no_space.h"
 #include "util/arena.h"
 
 #ifndef MADV_POPULATE_READ
@@ -36,10 +36,8 @@ Status system_error(StatusCode code, const char* what) noexcept {
   return Status::format(code, "%s: %s", what, std::strerror(errno));
 }
 
-bool is_full(int error) noexcept { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
-
 Status cannot_create() noexcept {
-  if (is_full(errno)) return system_error(StatusCode::pool_full, "cannot create");
+  if (is_no_space(errno)) return system_error(StatusCode::pool_full, "cannot create");
   return Status::format(StatusCode::io, "cannot create: %s; choose another directory, or change it",
                         std::strerror(errno));
 }
@@ -62,13 +60,6 @@ bool has_folder(std::string_view path) noexcept {
 Status bad_path() noexcept {
   return Status::format(StatusCode::invalid_argument, "a path has less than %d bytes and no NUL",
                         PATH_MAX);
-}
-
-// A file that is longer than the limit raises SIGXFSZ.
-bool beyond_limit(std::uint64_t bytes) noexcept {
-  struct rlimit limit{};
-  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-         bytes > limit.rlim_cur;
 }
 
 Status is_a_directory() noexcept {
@@ -368,8 +359,8 @@ Status FileStorage::reserve(std::uint64_t offset, std::uint64_t n) noexcept {
   int done = call();
   while (done != 0 && errno == EINTR) done = call();
   if (done == 0 || errno == EOPNOTSUPP) return {};
-  return is_full(errno) ? full("no space left")
-                        : system_error(StatusCode::io, "cannot reserve space");
+  return is_no_space(errno) ? full("no space left")
+                            : system_error(StatusCode::io, "cannot reserve space");
 }
 
 void FileStorage::report_lost_pages_of(const void* begin, std::uint64_t bytes) noexcept {
@@ -447,7 +438,8 @@ Status FileStorage::write(const void* bytes, std::size_t n, std::uint64_t offset
                                static_cast<off_t>(offset + done));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0)
-      return is_full(errno) ? full("no space left") : system_error(StatusCode::io, "cannot write");
+      return is_no_space(errno) ? full("no space left")
+                                : system_error(StatusCode::io, "cannot write");
     done += static_cast<std::size_t>(put);
   }
   return {};
@@ -560,7 +552,7 @@ Status FileStorage::full(const char* what) const noexcept {
   return Status::format(
       StatusCode::pool_full,
       "%s: the file cannot grow beyond %llu bytes; free space on its file system, "
-      "or erase entries",
+      "or raise the limit",
       what, static_cast<unsigned long long>(size()));
 }
 
@@ -618,7 +610,7 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
   if (error != 0) {
     if (!take_back(before, end)) return shortened();
     errno = error;
-    if (is_full(error)) return full("no space left");
+    if (is_no_space(error)) return full("no space left");
     return system_error(StatusCode::io, "cannot allocate space");
   }
   size_.store(std::max(before, end), std::memory_order_release);

@@ -16,6 +16,7 @@
 
 #include "platform/descriptors.h"
 #include "platform/nap.h"
+#include "platform/no_space.h"
 #include "platform/real_platform.h"
 
 namespace perdure {
@@ -23,18 +24,9 @@ namespace perdure {
 namespace {
 
 StatusCode code_of(int error) noexcept {
-  switch (error) {
-    case ENOENT:
-      return StatusCode::not_found;
-    case EEXIST:
-    case ENOTEMPTY:
-      return StatusCode::exists;
-    case ENOSPC:
-    case EDQUOT:
-      return StatusCode::pool_full;
-    default:
-      return StatusCode::io;
-  }
+  if (is_no_space(error)) return StatusCode::pool_full;
+  if (error == ENOENT) return StatusCode::not_found;
+  return error == EEXIST || error == ENOTEMPTY ? StatusCode::exists : StatusCode::io;
 }
 
 // The error in errno.
@@ -44,8 +36,7 @@ Status failed(const char* what, std::string_view path) noexcept {
                         path.data(), what, std::strerror(error));
 }
 
-Status failed(const char* what, int file) noexcept {
-  const int error = errno;
+Status failed(const char* what, int file, int error = errno) noexcept {
   char link[32];
   char text[PATH_MAX];
   std::snprintf(link, sizeof(link), "/proc/self/fd/%d", file);
@@ -363,6 +354,7 @@ Expected<std::size_t> RealFileSystem::read(File file, void* buffer, std::size_t 
 
 Status RealFileSystem::write(File file, const void* bytes, std::size_t n,
                              std::uint64_t offset) noexcept {
+  if (beyond_limit(offset + n)) return failed("write", file, EFBIG);
   for (std::size_t done = 0; done < n;) {
     const ssize_t put = repeated([&] {
       return ::pwrite(file, static_cast<const char*>(bytes) + done, n - done,
@@ -375,6 +367,7 @@ Status RealFileSystem::write(File file, const void* bytes, std::size_t n,
 }
 
 Status RealFileSystem::allocate(File file, std::uint64_t offset, std::uint64_t length) noexcept {
+  if (beyond_limit(offset + length)) return failed("reserve space", file, EFBIG);
   const auto call = [&] {
     return ::fallocate(file, 0, static_cast<off_t>(offset), static_cast<off_t>(length));
   };

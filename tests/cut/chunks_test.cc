@@ -1,6 +1,5 @@
 // Parts of a `buffered` pool that are only in its base, and become live at their first store: with
 // threads that read and store, kills, power failures, and without space for a chunk.
-#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <array>
@@ -15,6 +14,7 @@
 
 #include "cut/live_chunks.h"
 #include "tests/support/buffered_files.h"
+#include "tests/support/file_limit.h"
 
 namespace perdure::test {
 namespace {
@@ -199,22 +199,6 @@ TEST_F(Chunks, AnImageThatAPowerFailureDamagedDoesNotStay) {
 }
 
 // --- without space -------------------------------------------------------------------------------
-
-// Files cannot become longer than that.
-class FileLimit {
- public:
-  explicit FileLimit(std::uint64_t bytes) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{.rlim_cur = bytes, .rlim_max = before_.rlim_max};
-    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-  }
-  ~FileLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
-  FileLimit(const FileLimit&) = delete;
-  FileLimit& operator=(const FileLimit&) = delete;
-
- private:
-  rlimit before_{};
-};
 
 // As if the process had been killed then: nothing that was acknowledged is lost.
 TEST_F(Chunks, WithoutSpaceForAChunkThePoolStops) {

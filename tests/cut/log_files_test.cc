@@ -1,5 +1,6 @@
 // The log of epochs in real files: large epochs over several segments, a process that goes on after
 // another, a restart and a close.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include "format/layout.h"
 #include "platform/real_platform.h"
 #include "testing/disk/forwarding_files.h"
+#include "tests/support/file_limit.h"
 #include "tests/support/support.h"
 
 namespace perdure::test {
@@ -173,6 +175,27 @@ TEST_F(LogFiles, WithLittleSpaceASegmentIsAsLongAsItCanBe) {
     EXPECT_EQ(log.bytes(), 2_MiB) << "the free one";
     must(fold(log));
   }
+}
+
+// Segments grow up to the limit of the process, and no call goes beyond it: that would end the
+// program.
+TEST_F(LogFiles, WithinTheLimitOfTheProcessSegmentsAreAsLongAsTheyCanBe) {
+  const std::uint8_t id[16] = {1};
+  must(files_.allocate(base_, 0, kBytes));
+  Log log(files_, base_, log_path_, folder_.str(), kShape);
+  must(log.read_marks());
+  must(log.begin(id));
+  const FileLimit limit(3_MiB);
+  EXPECT_EQ(files_.allocate(base_, kBytes, kPage), StatusCode::pool_full);
+  EXPECT_EQ(files_.write(base_, "x", 1, 3_MiB), StatusCode::pool_full);
+  while (log.bytes() < 10_MiB) {
+    for (int i = 0; i < 100; ++i) store(random_() % pool_.size());
+    cut(log);
+  }
+  std::uintmax_t longest = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(log_path_))
+    longest = std::max(longest, entry.file_size());
+  EXPECT_EQ(longest, 2_MiB);
 }
 
 // The first segment has room for the first part, however long that is.
