@@ -391,6 +391,7 @@ PERDURE_API perdure_status perdure_pool_check(perdure_pool* pool,
 
 // Writes the whole file back: what was acknowledged before survives a crash of the machine, in
 // every mode. Mutations may run meanwhile. For a backup see docs/operating.md. O(assigned bytes).
+// In durability `buffered` it waits for one write of what has changed since the last cut instead.
 // Errors: IO, POISONED, CORRUPTION.
 PERDURE_API perdure_status perdure_pool_sync(perdure_pool* pool);
 // Shrinks hash tables that are too large, and returns free space to the file system. Stores into

@@ -45,7 +45,7 @@ Status parts_are_left(const char* path) noexcept {
 
 Status known(OpenMode mode) {
   if (mode <= OpenMode::read_only) return {};
-  return Status::format(StatusCode::invalid_argument, "open mode %u is none",
+  return Status::format(StatusCode::invalid_argument, "there is no open mode %u",
                         static_cast<unsigned>(mode));
 }
 
@@ -77,7 +77,7 @@ Status PoolImpl::choose_durability(const PoolOptions& options, Durability last) 
       mode = medium.medium == Medium::eadr ? FlushMode::fence_only : FlushMode::cache_line;
       if (mode == FlushMode::cache_line && !reaches_medium(best_flush_instruction())) {
         return Status::format(StatusCode::unsupported,
-                              "durability `power` is not to be had on this processor: it has no "
+                              "this processor cannot give durability `power`: it has no "
                               "instruction that writes a line back to persistent memory; use "
                               "`process`");
       }
@@ -91,8 +91,8 @@ Status PoolImpl::choose_durability(const PoolOptions& options, Durability last) 
                                                   : medium.msync_note);
       return Status::format(
           StatusCode::unsupported,
-          "durability `power` is not to be had on %s: %s; use `process`, or a file "
-          "on DAX or on ext4 or xfs over a local disk",
+          "%s cannot give durability `power`: %s; use `process`, or a file on DAX or on ext4 or "
+          "xfs over a local disk",
           medium.filesystem, why);
     }
   }
@@ -125,8 +125,8 @@ Status PoolImpl::may_buffer(const PoolOptions& options) const {
   const bool real = files_ == &real_files_;
   if (real && (medium == Medium::volatile_ram || medium == Medium::network)) {
     return Status::format(StatusCode::unsupported,
-                          "durability `buffered` is not to be had on %s: %s; use a file on a local "
-                          "disk, or `process`",
+                          "%s cannot give durability `buffered`: %s; use a file on a local disk, "
+                          "or `process`",
                           storage_.medium().filesystem,
                           medium == Medium::network ? "network file systems cannot promise it"
                                                     : "its files are lost with the machine");

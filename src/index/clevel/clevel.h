@@ -118,20 +118,22 @@
 //   writes back their slot and zeroes their state. Blobs, levels and lists go through epochs after
 //   the fence of their unlink. During a sweep, the target of a reference is marked before the
 //   reference is removed.
-// PROGRESS  insert, find, update and erase are lock-free, except for an allocation: an insert
-//   searches again only if another insert of its stripe has succeeded, or an erase has, or if its
-//   slot was taken or sealed. Until the extent table is read after an open, updates and erases may
-//   also wait for a reader of it (heap/table.h). Updates and erases wait for an erase_if of their
-//   stripe, and it waits for them, across one fence. An insert and an erase_if do not wait for
-//   each other. An expansion is lock-free, except for an allocation. No operation waits for the
-//   rehash. The rehash comes again if an erase is between death and slot, if an insert is between
-//   slot and life, if a thread may store the word of the level that is empty, if an insert moves
-//   an item up, or if there is a scan. A thread that is stopped in one of these, or in the rehash,
-//   or while it zeroes the next level, holds up no operation but scans: levels are added, up to
-//   15. During the walk of a clean open, a thread that stores into a slot takes a latch for it,
-//   and so does the walk (clevel.I9). pool_full: inserts and byte updates fail, all else goes on.
-//   hash_overflow: an insert fails because its buckets are full though the table is nearly empty;
-//   its keys were chosen to collide. Inserts of other keys go on.
+// PROGRESS  insert, find, update and erase are lock-free, with two exceptions: an allocation waits
+//   for latches of the heap (heap/heap.h), and a mutation waits while the gate of the pool is
+//   closed for a batch or read_batch (reclaim/gate.h). An insert searches again only if another
+//   insert of its stripe has succeeded, or an erase has, or if its slot was taken or sealed. Until
+//   the extent table is read after an open, updates and erases may also wait for a reader of it
+//   (heap/table.h). Updates and erases wait for an erase_if of their stripe, and it waits for them,
+//   across one fence. An insert and an erase_if do not wait for each other. An expansion is
+//   lock-free, except for an allocation. No operation waits for the rehash. The rehash comes again
+//   if an erase is between death and slot, if an insert is between slot and life, if a thread may
+//   store the word of the level that is empty, if an insert moves an item up, or if there is a
+//   scan. A thread that is stopped in one of these, or in the rehash, or while it zeroes the next
+//   level, holds up no operation but scans: levels are added, up to 15. During the walk of a clean
+//   open, a thread that stores into a slot takes a latch for it, and so does the walk (clevel.I9).
+//   pool_full: inserts and byte updates fail, all else goes on. hash_overflow: an insert fails
+//   because its buckets are full though the table is nearly empty; its keys were chosen to collide.
+//   Inserts of other keys go on.
 #pragma once
 
 #include <algorithm>

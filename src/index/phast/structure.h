@@ -352,8 +352,8 @@ class Structure : public Lookup<T> {
     right.unlatch_all();
   }
 
-  // Stale entries would name records that may be freed (1h iv). The insert that follows in this
-  // guard fences the write-backs; write() ensures that there is a fence.
+  // Stale entries would name records that may be freed (hazard 1h, iv). The insert that follows in
+  // this guard fences the write-backs; write() ensures that there is a fence.
   void zero_moved(Leaf& leaf, const SplitPlan& plan) {
     std::uint64_t moved = 0;
     for (std::uint32_t i = plan.keep; i < plan.count; ++i) {
