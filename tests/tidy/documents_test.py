@@ -1,4 +1,5 @@
-"""What the documents name exists: headings, files, tests, programs of tests, make targets.
+"""What the documents name exists: headings, files, tests, programs, make targets, commands, options
+and statuses.
 
 Each rule is a function from a tree to complaints, as in tidy_test.py, and runs on the tree and on
 planted mistakes. The changelog may name what is gone. tidy_test.py has the rule that the file of a
@@ -10,7 +11,7 @@ import posixpath
 import re
 import unittest
 
-from tidy_test import CHECKOUT, Tree, blank, line_of
+from tidy_test import CHECKOUT, Tree, blank, line_of, without_comments
 
 CHANGELOG = "CHANGELOG.md"
 
@@ -57,9 +58,9 @@ def anchors_exist(tree):
 
 # A path from the root. The look-behind excludes a part of a longer path, such as one below build/;
 # the look-ahead, a path with a placeholder.
-PATH = re.compile(r"(?<![\w./<>$*}-])(?:bench|cmake|docs|examples|fuzz|include|packaging|scripts"
-                  r"|src|testing|tests|tools)/(?:[\w.*-]+/)*[\w.*-]*[\w*](?![\w/]*[<$])")
-# In a document also the end of a path: `phast/write.h`, `layout.h`.
+PATH = re.compile(r"(?<![\w./<>$*}-])(?:bench|cmake|docs|examples|fuzz|include|packaging|python"
+                  r"|scripts|src|testing|tests|tools)/(?:[\w.*-]+/)*[\w.*-]*[\w*](?![\w/]*[<$])")
+# In a document or a header also the end of a path: `phast/write.h`, `layout.h`.
 NAME = re.compile(r"(?<![\w./<>$*}:-])(?:\w+/)*\w+\.(?:h|cc|py|sh|go|def)\b")
 
 
@@ -88,12 +89,13 @@ def named_files_exist(tree):
                                  "Makefile"):
         if path == CHANGELOG or path.startswith("tests/tidy/"):  # it plants files
             continue
-        document = path.endswith(".md")
         for number, line in enumerate(text.split("\n"), 1):
-            for m in PATH.finditer(line if document else comments_of(path, line)):
+            if not path.endswith(".md"):
+                line = comments_of(path, line)
+            for m in PATH.finditer(line):
                 if not is_there(tree, m[0]):
                     complain(path, number, m[0])
-            for m in NAME.finditer(line) if document else ():
+            for m in NAME.finditer(line) if path.endswith((".md", ".h")) else ():
                 if m[0] not in ends:
                     complain(path, number, m[0])
     return complaints
@@ -147,15 +149,193 @@ def named_targets_exist(tree):
     known = {target for _, text in tree.named("Makefile")
              for target in re.findall(r"^([a-z-]+):", text, re.M)}
     complaints = []
-    for path, text, _ in pages(tree):
-        for m in re.finditer(r"(?:`|^)(?:[A-Z_]+=\S+ )?make ([a-z-]+)", text, re.M):
+    texts = [(path, text) for path, text, _ in pages(tree)]
+    texts += [(path, "\n".join(comments_of(path, line) for line in text.split("\n")))
+              for path, text in tree.named("*.cc", "*.h") if not path.startswith("tests/tidy/")]
+    for path, text in texts:
+        for m in re.finditer(r"(?:`|^|&& |sudo )(?:[A-Z_]+=\S+ )?make ([a-z-]+)", text, re.M):
             if path != CHANGELOG and m[1] not in known:
                 complaints.append(f"{path}:{line_of(text, m.start())}: the Makefile has no target "
                                   f"'{m[1]}'; name the one that replaced it")
     return complaints
 
 
-RULES = [anchors_exist, named_files_exist, named_tests_exist, named_targets_exist]
+# ---- programs -----------------------------------------------------------------------------------
+
+def named_programs_exist(tree):
+    """Presets of CMake, and programs below build/<preset>."""
+    presets = {name for _, text in tree.named("CMakePresets.json")
+               for name in re.findall(r'"name": "([\w-]+)"', text)}
+    lists = tree.named("CMakeLists.txt")
+    programs = {name for _, text in lists for name in re.findall(r"OUTPUT_NAME ([\w-]+)", text)}
+    # perdure-paper-${name}: the name is a word of that list.
+    programs |= {before + word.replace("_", "-") for _, text in lists
+                 for before in re.findall(r"OUTPUT_NAME ([\w-]+)\$\{", text)
+                 for word in re.findall(r"\w+", text)}
+    complaints = []
+    for path, text, _ in pages(tree):
+        for m in re.finditer(r"(?:cmake|ctest)[^`\n&|]*? --preset[= ]([\w-]+)", text):
+            if path != CHANGELOG and m[1] not in presets:
+                complaints.append(f"{path}:{line_of(text, m.start())}: CMakePresets.json has no "
+                                  f"preset '{m[1]}'; name the one that replaced it")
+        for m in re.finditer(r"\bbuild/([a-z-]+)/(?:testing/)?(perdure(?:-\w+)*)(?![\w./-])", text):
+            if path != CHANGELOG and not (m[1] in presets and m[2] in programs):
+                complaints.append(f"{path}:{line_of(text, m.start())}: no target builds '{m[0]}'; "
+                                  "name the program that replaced it")
+    return complaints
+
+
+# ---- commands and options -----------------------------------------------------------------------
+
+GUIDE = "docs/guide.md"
+# Options of other programs that the documents name alone.
+FOREIGN = {"--bind-to", "--libs", "--mca", "--num", "--preload", "--reads", "--rm", "--shm-size",
+           "--static"}
+REGISTERED = re.compile(r'\b(?:add|add_subcommand|add_command)\(\s*(?:app, action, )?"([a-z]+)"')
+PROGRAM = re.compile(r"(?:^|(?<!install)[\s/(])"
+                     r"(perdure(?:-[a-z]+)*|scripts/[\w/]+\.(?:py|sh))(?=\s)(.*)")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+
+
+def commands(tree):
+    """name -> file that registers the command of `perdure`."""
+    return {m[1]: path for path, code in tree.cpp("tools/") for m in REGISTERED.finditer(code)}
+
+
+def commands_are_listed(tree):
+    """The table of commands in the guide has the commands of the command line."""
+    text, known = tree.files.get(GUIDE, ""), commands(tree)
+    section = re.search(r"^## The command line$.*?^\| Command \|.*?(?=\n\n|\Z)", text, re.S | re.M)
+    if section is None:
+        return [f"{GUIDE}:1: 'The command line' has no table of commands"] if known else []
+    listed = {m[1]: line_of(text, section.start() + m.start())
+              for m in re.finditer(r"^\| `([a-z]+)[ `]", section[0], re.M)}
+    return ([f"{GUIDE}:{listed[name]}: tools/ has no command '{name}'; correct the table"
+             for name in sorted(listed.keys() - known.keys())]
+            + [f"{known[name]}:1: the table of commands in {GUIDE} lacks '{name}'; describe it"
+               for name in sorted(known.keys() - listed.keys())])
+
+
+def pieces_of_code(text, prose):
+    """(line, code) of the lines of a page's blocks, and of its spans."""
+    for m in re.finditer(r"^(```|~~~)[^\n]*\n(.*?)^\1", text, re.S | re.M):
+        block = re.sub(r"\\\n", lambda end: "  ", m[2])  # continued lines
+        for start in re.finditer(r"[^\n]+", block):
+            yield line_of(text, m.start(2) + start.start()), start[0]
+    for m in re.finditer(r"`([^`\n]+(?:\n[^`\n]+)?)`", prose):
+        yield line_of(prose, m.start()), m[1].replace("\n", " ")
+
+
+def options_in(path, text):
+    """The options that a source has as literals; those of a shell script or a tester, anywhere."""
+    if path.endswith(".sh") or path.startswith("testing/"):
+        return set(OPTION.findall(text))
+    return set(re.findall(r"""["'](?:-\w,)?(--[a-z][a-z-]*)(?=["'=])""", text))
+
+
+def sources_of(program, rest, registered):
+    """What the paths of the files begin with that define the options of a program."""
+    if program.startswith("scripts/"):
+        return (program,)
+    if program != "perdure":
+        of_bench = re.match(r"perdure-(?:mpi|compare|buffered|paper)", program)
+        return ("bench/",) if of_bench else ("testing/",)
+    word = re.match(r"\s*([a-z]*)", rest)[1]
+    if word == "bench":
+        return ("bench/harness/",)
+    return (registered[word], "tools/common.cc") if word in registered else ("tools/",)
+
+
+def named_options_exist(tree):
+    """An option behind a program is one of that program; one that stands alone, of any."""
+    known = {path: options_in(path, text) | {"--help"}
+             for path, text in tree.named("*.cc", "*.h", "*.py", "*.sh")
+             if not path.startswith("tests/tidy/")}
+    every = FOREIGN.union(*known.values())
+    registered = commands(tree)
+    complaints = []
+    for path, text, prose in pages(tree):
+        if path == CHANGELOG:
+            continue
+        for line, code in pieces_of_code(text, prose):
+            if code.startswith("--"):
+                complaints += [f"{path}:{line}: no program has the option '{option}'; correct it"
+                               for option in OPTION.findall(code) if option not in every]
+            for part in re.split(r"\s\|\s|&&|;|\s#\s|\s--\s", code):
+                if not (m := PROGRAM.search(part)):
+                    continue
+                sources = sources_of(m[1], m[2], registered)
+                options = set().union(*(named for source, named in known.items()
+                                        if source.startswith(sources)))
+                command = " ".join(m[0].split()[:2])
+                complaints += [f"{path}:{line}: '{command}' has no option '{option}'; correct it"
+                               for option in OPTION.findall(m[2]) if option not in options]
+    return complaints
+
+
+# ---- statuses -----------------------------------------------------------------------------------
+
+STATUS = "include/perdure/status.h"
+FAILS = re.compile(r"\b(?:(?:[Ff]ail|[Rr]efus|[Ee]nd)\w*\s+with|[Rr]eturns?)\s+"
+                   r"(`[a-z_]+`(?:(?:,|,? or)\s+`[a-z_]+`)*)")
+
+
+def named_statuses_exist(tree):
+    header = without_comments(tree.files.get(STATUS, ""))
+    codes = set(re.findall(r"^  (\w+)", header.partition("enum class StatusCode")[2]
+                           .partition("}")[0], re.M))
+    if not codes:
+        return [f"{STATUS}:1: StatusCode has no names"] if header else []
+    constants = {name for path, text in tree.files.items()
+                 if not path.endswith(".md") and not path.startswith("tests/tidy/")
+                 for name in re.findall(r"\bPERDURE_[A-Z_]+\b", text)}
+    complaints = []
+
+    def complain(path, text, position, name, kind="status"):
+        complaints.append(f"{path}:{line_of(text, position)}: there is no {kind} '{name}'; name "
+                          "the one that is meant")
+
+    for path, text, prose in pages(tree):
+        if path == CHANGELOG:
+            continue
+        for m in re.finditer(r"\bStatusCode::(\w+)", text):
+            if m[1] not in codes:
+                complain(path, text, m.start(), m[1])
+        for m in re.finditer(r"\bPERDURE_[A-Z_]+\b(?!\.)", text):
+            if m[0] not in constants:
+                complain(path, text, m.start(), m[0], "constant")
+        for m in FAILS.finditer(prose):
+            for name in re.findall(r"`(\w+)`", m[1]):
+                if name not in codes | {"true", "false"}:
+                    complain(path, prose, m.start(), name)
+        for table in re.finditer(r"^\| Codes? \|.*\n(?:\|.*\n)*", prose, re.M):
+            rows = re.finditer(r"^\|([^|]*)\|", table[0], re.M)
+            named = {name: table.start() + row.start()
+                     for row in rows
+                     for name in re.findall(r"`(\w+)`", re.split(r" (?:from|of) ", row[1])[0])}
+            for name in sorted(named.keys() - codes):
+                complain(path, prose, named[name], name)
+            if path == GUIDE and table[0].startswith("| Code |"):
+                complaints += [f"{path}:{line_of(prose, table.start())}: the table of codes lacks "
+                               f"'{name}'" for name in sorted(codes - named.keys())]
+    return complaints
+
+
+
+RULES = [anchors_exist, named_files_exist, named_tests_exist, named_targets_exist,
+         named_programs_exist, commands_are_listed, named_options_exist, named_statuses_exist]
+
+PRESETS = {"CMakePresets.json": '{"name": "release"}',
+           "CMakeLists.txt": "set(OUTPUT_NAME perdure-lin)\nset(OUTPUT_NAME perdure-paper-${n})\n"
+                             "f(hash)\n"}
+TOOLS = {"tools/a.cc": 'app.add_subcommand("get", "help");\n'
+                       'c->add_flag("--deep", a, "as --shallow");\n',
+         "tools/common.cc": 'c.add_flag("-j,--json", a, "b");\n',
+         "bench/harness/a.cc": 'app.add_option("--seed", a, "b");\n',
+         "scripts/a.py": "p.add_argument('--only')\n"}
+TABLE = "## The command line\n\n| Command | Does |\n|---|---|\n"
+STATUSES = {STATUS: "enum class StatusCode : int {\n  ok = 0,  // a\n  busy,\n};\n",
+            "include/perdure/c.h": "PERDURE_BUSY = 1,\n"}
 
 # (rule, files, the place that the complaint must name)
 PLANTED = [
@@ -176,6 +356,37 @@ PLANTED = [
      "a.md:1"),
     (named_tests_exist, {"a.md": "`Engines/Heap.G_*`\n"}, "a.md:1"),
     (named_targets_exist, {"a.md": "`make it`\n", "Makefile": "that:\n"}, "a.md:1"),
+    (named_targets_exist, {"a.md": "\ncd b && make it\n", "Makefile": "that:\n"}, "a.md:2"),
+    (named_targets_exist, {"src/a.h": "\n// `make it` says so\n", "Makefile": "that:\n"},
+     "src/a.h:2"),
+    (named_files_exist, {"src/a.h": "// as b.h\n", "src/bb.h": ""}, "src/a.h:1"),
+    (named_files_exist, {"a.md": "\n`python/a.pyi`\n"}, "a.md:2"),
+    (named_programs_exist, PRESETS | {"a.md": "`ctest --preset debug -R a`\n"}, "a.md:1"),
+    (named_programs_exist, PRESETS | {"a.md": "`cmake --preset a && cmake --preset release`\n"},
+     "a.md:1"),
+    (named_programs_exist, PRESETS | {"a.md": "`build/debug/perdure-lin`\n"}, "a.md:1"),
+    (named_programs_exist, PRESETS | {"a.md": "\nbuild/release/perdure-line\n"}, "a.md:2"),
+    (named_programs_exist, PRESETS | {"a.md": "build/release/perdure-paper-tree x\n"}, "a.md:1"),
+    (commands_are_listed, TOOLS | {GUIDE: TABLE + "| `get PATH` | |\n| `put PATH` | |\n"},
+     GUIDE + ":6"),
+    (commands_are_listed, TOOLS | {GUIDE: TABLE}, "tools/a.cc:1"),
+    (commands_are_listed, TOOLS | {GUIDE: "## Commands\n| Command |\n| `get` |\n"}, GUIDE + ":1"),
+    (named_options_exist, TOOLS | {"a.md": "\n`perdure get FILE --depp`\n"}, "a.md:2"),
+    (named_options_exist, TOOLS | {"a.md": "`perdure get F | perdure get F --seed`\n"}, "a.md:1"),
+    (named_options_exist, TOOLS | {"a.md": "```sh\nbuild/a/perdure get \\\n  --no\n```\n"},
+     "a.md:2"),
+    (named_options_exist, TOOLS | {"a.md": "`perdure bench --deep`\n"}, "a.md:1"),
+    (named_options_exist, TOOLS | {"a.md": "`scripts/a.py --deep`\n"}, "a.md:1"),
+    (named_options_exist, TOOLS | {"a.md": "It has `--seeds`.\n"}, "a.md:1"),
+    (named_statuses_exist, STATUSES | {"a.md": "\nIt fails with `bussy`.\n"}, "a.md:2"),
+    (named_statuses_exist, STATUSES | {"a.md": "It fails with `busy` or\n`bussy`.\n"}, "a.md:1"),
+    (named_statuses_exist, STATUSES | {"a.md": "`StatusCode::okay`\n"}, "a.md:1"),
+    (named_statuses_exist, STATUSES | {"a.md": "`PERDURE_BUSYY`\n"}, "a.md:1"),
+    (named_statuses_exist, STATUSES | {"a.md": "| Codes | |\n|---|---|\n| `busy`, `oky` | |\n"},
+     "a.md:3"),
+    (named_statuses_exist, STATUSES | {GUIDE: "\n| Code | |\n|---|---|\n| `ok` | |\n"},
+     GUIDE + ":2"),
+    (named_statuses_exist, {STATUS: "enum class Status {\n};\n"}, STATUS + ":1"),
 ]
 
 # Text that a careless rule would reject.
@@ -192,6 +403,15 @@ CLEAN = {
     "testing/a_x.cc": "",
     "tests/heap/unit_test.cc": "TEST(Heap, Frees) {}\n",
     "Makefile": "test:\n",
+    **PRESETS, **TOOLS, **STATUSES,
+    GUIDE: TABLE + "| `get PATH [--deep]` | reads |\n\n"
+           "| Code | When |\n|---|---|\n| `ok` | |\n| `busy` from `sync` | |\n\n"
+           "```sh\nperdure get --deep F --json | gzip --best   # --none\nperdure bench --seed 1\n"
+           "cmake --preset release && build/release/perdure-lin --help\n```\n"
+           "`perdure get F -- --key`, `scripts/a.py --only`, `install perdure --other`, "
+           "`--seed N`, `build/release/perdure-paper-hash`, `perdure COMMAND --help`, "
+           "`StatusCode::busy`\n"
+           "It fails with `busy`, returns `true`, and `PERDURE_BUSY` in C. A failed `fsync`.\n",
     CHANGELOG: "`scripts/gone.sh`, `Heap.Gone`, `make nothing`\n",
 }
 
