@@ -83,7 +83,7 @@
 //   broadcast and an all-reduce. scan_at, diff: a broadcast of the range, three messages for each
 //   48 KiB of a rank, two all-reduces. tag: an all-reduce. extract_snapshot: log2 P rounds
 //   (docs/design/mpi.md). In `buffered` also one write of the log, on all ranks at once: tag, trim
-//   and write_many one each, rollback two.
+//   and write_many one each, rollback two; one more for the first tag of a run and one in 4,096.
 #pragma once
 
 #include <concepts>

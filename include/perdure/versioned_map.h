@@ -181,8 +181,10 @@ class VersionedMap : public OrderedMap<K, V> {
 
   // Closes the open version and returns its number; the paper's tag. The tag is durable when it
   // returns, as mutations are. Any thread may call it beside mutations: each of them falls on one
-  // side. O(1).
-  // Errors: pool_full if no version number is left.
+  // side. O(1). No number is returned twice, also if a power failure takes versions back: in
+  // durability `buffered` the first call after an open, and one in 4,096, waits for a cut.
+  // Errors: pool_full if no version number is left; in `buffered` those of Pool::sync() from a call
+  // that would wait for a cut.
   Expected<Version> tag() { return versioned_->tag(); }
   // The closed versions that can be read. After a kill `last` is above the last tag, see above.
   // Other threads may tag and trim meanwhile. O(1).
@@ -253,7 +255,8 @@ class VersionedMap : public OrderedMap<K, V> {
   // finished by the next open or never happened.
   // O(keys and their entries).
   // Errors: invalid_argument if the version cannot be read; busy if a Snapshot or an iterator holds
-  // a later version; pool_full if no version number is left.
+  // a later version; pool_full if no version number is left. In `buffered` it may wait as tag(),
+  // with its errors.
   Status rollback(Version version) { return versioned_->rollback(version); }
 
  private:

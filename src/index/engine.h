@@ -19,6 +19,18 @@
 
 namespace perdure {
 
+// Where a fence makes stores durable for a kill, but not for a power failure.
+class Cuts {
+ public:
+  // Returns when everything that was stored before the call is durable for a power failure, too. It
+  // may take as long as a write of a file: the caller is in no guard of its own, and holds no latch
+  // that a mutation needs. Errors: those of the log.
+  virtual Status make_durable() noexcept = 0;
+
+ protected:
+  ~Cuts() = default;
+};
+
 // The services of the pool. All of them outlive the engine.
 template <Platform P>
 struct EngineContext {
@@ -37,6 +49,8 @@ struct EngineContext {
   // Not null while the stores of a killed process are being made durable. Null if no engine of the
   // pool restarts at once, or if everything is durable.
   AfterKill<P>* after_kill = nullptr;
+  // Null if what is fenced is as durable as it will be. From start() on.
+  Cuts* cuts = nullptr;
 
   // For engines that restart at once (EngineRow::at_once). Call it before a result or a store
   // depends on what was read in [offset, offset + n), which lies in one extent or one run. Read

@@ -672,6 +672,11 @@ Status Buffered::verify_copy() noexcept {
   return platform_->poisoned() ? platform_->failure() : Status();
 }
 
+Status Buffered::make_durable() noexcept {
+  Status s = stream_->sync();
+  return s.ok() ? std::move(s) : with_path(path_.c_str(), s);
+}
+
 Status Buffered::refusal() noexcept {
   Status s = stream_->refusal();
   if (s.ok()) return s;

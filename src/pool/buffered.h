@@ -24,6 +24,7 @@
 #include "cut/folding.h"
 #include "cut/live_image.h"
 #include "format/layout.h"
+#include "index/engine.h"
 #include "perdure/options.h"
 #include "platform/boot_evidence.h"
 #include "platform/file_system.h"
@@ -33,7 +34,11 @@
 
 namespace perdure {
 
-class Buffered final : private CutWatch, private FoldWatch, private Brake, private GrowthWatch {
+class Buffered final : public Cuts,
+                       private CutWatch,
+                       private FoldWatch,
+                       private Brake,
+                       private GrowthWatch {
  public:
   struct Opening {
     const BufferedOptions& options;
@@ -104,6 +109,11 @@ class Buffered final : private CutWatch, private FoldWatch, private Brake, priva
             .ends_unix_ns = unix_ns};
   }
   FoldFigures folds() const noexcept { return fold_thread_->figures(); }
+  // Whether a process that was killed has left the live image: it may have what no cut has.
+  bool inherited() const noexcept { return inherited_; }
+  // --- Cuts ---
+  Status make_durable() noexcept override;
+
   CutStream<RealPlatform>& stream() noexcept { return *stream_; }
   const CutStream<RealPlatform>& stream() const noexcept { return *stream_; }
   LiveImage& live() noexcept { return live_; }

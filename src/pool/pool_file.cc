@@ -427,11 +427,25 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
     const bool damaged = s == StatusCode::corruption && !report_.batch_damaged;
     return wrap(damaged && buffered_ ? buffered_->blame_image(std::move(s)) : std::move(s));
   }
-  if (buffered_) buffered_->start(options.background_threads != 0);
+  if (buffered_) {
+    buffered_->start(options.background_threads != 0);
+    settle_versions();
+  }
   open_ = true;
   recovery_ns_ = RealPlatform::now_ns() - begin;
   tell_opened();
   return {};
+}
+
+// A process that was killed may have left numbers of versions that no cut has, and a map shows them
+// as closed. If the log cannot be written, mutations say so; reads go on.
+void PoolImpl::settle_versions() noexcept {
+  if (!buffered_->inherited()) return;
+  for (const Slot& slot : slots()) {
+    if (slot.instance == nullptr || slot.instance->versioned() == nullptr) continue;
+    (void)buffered_->make_durable();
+    return;
+  }
 }
 
 // The maps are not opened: a pool of a killed process stays one, and its next open recovers it. The

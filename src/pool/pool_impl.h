@@ -122,6 +122,7 @@ class PoolImpl final : private PoolMaps {
   Expected<Recovered> open_slot(Slot& slot, bool clean);
   void finish_marking();
   Status accept_untrusted();
+  void settle_versions() noexcept;
   void tell_opened() const;
   void tell_place() const;
   bool names_its_own(EngineInstance& map);
@@ -137,7 +138,8 @@ class PoolImpl final : private PoolMaps {
             .threads = threads_,
             .read_only = read_only_,
             .log = &log_,
-            .after_kill = core_.after_kill().done() ? nullptr : &core_.after_kill()};
+            .after_kill = core_.after_kill().done() ? nullptr : &core_.after_kill(),
+            .cuts = buffered_ ? &*buffered_ : nullptr};
   }
   Status wrap(Status status) const;  // puts the path in front
   bool lost() const;                 // the file no longer has all of the pool

@@ -27,7 +27,8 @@
 //         entries goes.
 //   pskiplist.I7 C  While rollback_to is not 0, entries of versions in (from, to] do not count.
 //   pskiplist.I8 C  The limit is not below any version that tag() has returned. No entry's version
-//         is above the one that follows the limit.
+//         is above the one that follows the limit. If the pool makes cuts, that holds after a power
+//         failure, too: a cut has the limit before a version up to it is closed.
 //   pskiplist.I9 C  Blocks of the chain and segments are durably zero before they are linked.
 //         Records are durable as a whole before they are named.
 // OPERATIONS  (LP linearization, PP persist point; F write-backs, S fences; k lines of a record)
@@ -43,13 +44,14 @@
 //   read_at state (only a write of its version or below matters) -> the copy -> state again; if the
 //           last entry is too new, or the state is not the same `idle`: history, each link before
 //           the entries that a trim replaces by it -> horizon. LP: the tag.
-//   tag     (limit, F S, if the clock has reached it) -> clock + 1 (LP). 0F 0S.
+//   tag     (limit, F S, a cut, if the clock has reached it) -> clock + 1 (LP). 0F 0S.
 //   scan    leaf after leaf; each entry is a find. scan_at: all of them at one version; the horizon
 //           after each leaf, and at the end.
 //   history a find (LP) -> the entries before its own, each stamp before and after its value.
 //   trim    horizon, F S -> key after key: segment with the entries that stay, F S -> `more`, F S
 //           -> first entry's stamp, F S. No step changes a version that can be read.
-//   rollback  from, to, F S (PP) -> entries of every key, F; S -> to = 0, from = 0, F S. Alone.
+//   rollback  (limit, as tag) -> from, to, F S (PP) -> entries of every key, F; S -> to = 0,
+//           from = 0, F S. Alone.
 // ORDERING
 //   state     `unstamped` is stored by an exchange (seq_cst), then the clock is loaded (seq_cst).
 //             The clock is raised (seq_cst), then states are loaded (seq_cst). So if a writer
@@ -82,10 +84,11 @@
 //   in a leaf or a bucket of hints, and once in 32 new or given-back keys of a thread at a latch.
 //   Latches that are held across a fence: of the chain's links, which only a claim that finds no
 //   slot waits for; of the limit; of pins, by trim. tag waits for nothing, or for the fence of the
-//   limit, its own or another tag's. After its
-//   LP it waits for the heap, if the reserve is not full. pool_full: writes that need space fail.
-//   Erases fail if they append, their history's segment is full, and the reserve is used up. trim
-//   never fails: without room it copies nothing, and drops whole segments only.
+//   limit, its own or another tag's, and then for a cut, if the pool makes cuts: in no guard of its
+//   own, with no latch. After its LP it waits for the heap, if the reserve is not full. pool_full:
+//   writes that need space fail. Erases fail if they append, their history's segment is full, and
+//   the reserve is used up. trim never fails: without room it copies nothing, and drops whole
+//   segments only.
 #pragma once
 
 #include <cstdint>

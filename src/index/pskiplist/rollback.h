@@ -83,19 +83,19 @@ class Rollback : public Trim<T> {
     return {};
   }
   // All stores are made in guards: a seal waits for threads that are in one (pool.S1).
-  [[gnu::noinline]] Status begin_rollback(std::uint64_t version, std::uint64_t open) {
+  // `begun` stays false if the limit has to reach `open` before.
+  [[gnu::noinline]] Status begin_rollback(std::uint64_t version, std::uint64_t open, bool& begun) {
     MutationGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, false); !s.ok()) return s;
     if (Status s = may_roll_back(version, open); !s.ok()) return s;
     // Later versions read as this one from now on, and none of them is written again.
-    if (open > limit_.load(std::memory_order_acquire)) {
-      if (Status s = extend_limit(open); !s.ok()) return s;
-    }
+    if (open > limit_.load(std::memory_order_acquire)) return {};
     if (Status s = set_rollback(version, open); !s.ok()) return s;  // PP(rollback)
     PERDURE_ASSERT(
         P, "pskiplist.I7",
         context_.platform.persisted(&root_->rollback_from, 2 * sizeof(root_->rollback_to)));
     PERDURE_ASSERT(P, "pskiplist.I8", open <= limit_.load(std::memory_order_relaxed));
+    begun = true;
     return {};
   }
   // Makes the node agree with its history. A key without entries leaves the map.
@@ -115,7 +115,11 @@ class Rollback : public Trim<T> {
   Status rollback(std::uint64_t version) override {
     LatchGuard trimming(trim_latch_);
     const std::uint64_t open = clock();
-    if (Status s = begin_rollback(version, open); !s.ok()) return s;
+    for (bool begun = false; !begun;) {
+      Status s = begin_rollback(version, open, begun);
+      if (s.ok() && !begun) s = extend_limit(open);
+      if (!s.ok()) return s;
+    }
     for (std::uint32_t number = 1; number <= chain_.numbers(); ++number) {
       EpochGuard<P> guard(context_.epochs);
       if (!guard.ok()) return StatusCode::out_of_memory;

@@ -22,38 +22,61 @@ class Versions : public Scan<T> {
   using Base::kLeafKeys, Base::latest, Base::load, Base::prefetch, Base::scan_versions, Base::show;
   using Base::limit_latch_, Base::nodes_, Base::pin_latch_, Base::pins_, Base::readable;
   using Base::reserve_, Base::root_;
-  using Base::slot_at, Base::store_durably, Base::value_of;
+  using Base::slot_at, Base::store_durably, Base::stored_limit_, Base::value_of;
   using typename Base::Codec, typename Base::Listing, typename Base::Node, typename Base::P;
 
-  // Reserves versions up to this one and more (pskiplist.I8).
+  // Reserves versions up to this one and more (pskiplist.I8). Where a power failure could take the
+  // limit back, it waits for a cut that has it: so it is called in no guard but one that is around
+  // the operation. Callers that meet wait for one cut, or for two. Errors: those of a mutation, and
+  // of the log.
   [[gnu::noinline]] Status extend_limit(std::uint64_t version) {
-    LatchGuard guard(limit_latch_);
-    if (limit_.load(std::memory_order_relaxed) >= version) return {};
-    const std::uint64_t limit =
-        std::min(version + T::Geometry::kReservedVersions - 1, kLastVersion);
-    PERDURE_ASSERT(P, "pskiplist.I8", limit >= version);
-    Status s = store_durably(root_->limit, limit, "pskiplist.tag.limit"_site);
-    if (!s.ok()) return s;
-    PERDURE_ASSERT(P, "pskiplist.I8",
-                   context_.platform.persisted(&root_->limit, sizeof(root_->limit)));
-    limit_.store(limit, std::memory_order_release);
+    std::uint64_t limit = 0;
+    {
+      MutationGuard<P> guard(context_.epochs);
+      if (Status s = begin_mutation(guard, false); !s.ok()) return s;
+      LatchGuard latch(limit_latch_);
+      if (limit_.load(std::memory_order_relaxed) >= version) return {};
+      if (stored_limit_ < version) {
+        limit = std::min(version + T::Geometry::kReservedVersions - 1, kLastVersion);
+        Status s = store_durably(root_->limit, limit, "pskiplist.tag.limit"_site);
+        if (!s.ok()) return s;
+        stored_limit_ = limit;
+      }
+      limit = stored_limit_;
+      PERDURE_ASSERT(P, "pskiplist.I8", limit >= version);
+      PERDURE_ASSERT(P, "pskiplist.I8",
+                     context_.platform.persisted(&root_->limit, sizeof(root_->limit)));
+      if (context_.cuts == nullptr) {
+        limit_.store(limit, std::memory_order_release);
+        return {};
+      }
+    }
+    if (Status s = context_.cuts->make_durable(); !s.ok()) return s;
+    LatchGuard latch(limit_latch_);  // another thread may have come further
+    if (limit_.load(std::memory_order_relaxed) < limit) {
+      limit_.store(limit, std::memory_order_release);
+    }
     return {};
   }
 
  public:
   Expected<std::uint64_t> tag() override {
-    MutationGuard<P> guard(context_.epochs);
-    if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
-    for (std::uint64_t version = clock();;) {
+    for (std::uint64_t version = 0;;) {
+      {
+        MutationGuard<P> guard(context_.epochs);
+        if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
+        version = clock();
+        while (version < kLastVersion && version <= limit_.load(std::memory_order_acquire)) {
+          if (clock_.compare_exchange_strong(version, version + 1,
+                                             std::memory_order_seq_cst)) {  // LP
+            PERDURE_ASSERT(P, "pskiplist.I8", version <= limit_.load(std::memory_order_relaxed));
+            reserve_.try_refill();  // a closed version makes erases append
+            return version;
+          }
+        }
+      }
       if (version >= kLastVersion) return fail(StatusCode::pool_full, "no version is left");
-      if (version > limit_.load(std::memory_order_acquire)) {
-        if (Status s = extend_limit(version); !s.ok()) return fail(std::move(s));
-      }
-      if (clock_.compare_exchange_strong(version, version + 1, std::memory_order_seq_cst)) {  // LP
-        PERDURE_ASSERT(P, "pskiplist.I8", version <= limit_.load(std::memory_order_relaxed));
-        reserve_.try_refill();  // a closed version makes erases append
-        return version;
-      }
+      if (Status s = extend_limit(version); !s.ok()) return fail(std::move(s));
     }
   }
   detail::VersionRange versions() override {
