@@ -204,21 +204,4 @@ class Buffered final : public Cuts,
   int before_copy_ = 0;
 };
 
-// Of a base that was left open in this boot, and of inspections: `storage` gets its live image, and
-// `base` the base; once it is mapped, LiveChunks shows both. Errors: live_missing, untrusted (a
-// copy, or a base of another boot), and those of files.
-Status observe_live(FileStorage& storage, FileStorage& base, const layout::BaseMark& mark,
-                    std::string_view path, const layout::Identity& identity) noexcept;
-// A base whose content is that of the last cut in its log, of this boot or another one. Errors:
-// untrusted (a copy), live_missing (the boot is not known).
-Status may_read_log(const layout::BaseMark& mark, const layout::Identity& identity) noexcept;
-bool in_this_boot(const layout::BaseMark& mark, const layout::Identity& here) noexcept;
-// Whether the file is the one that the mark was written for.
-bool of_this_file(const layout::BaseMark& mark, const layout::Identity& here) noexcept;
-// For a pool that was left open: its log and its live image are beside its file. Errors:
-// unsupported (the file is mounted alone).
-Status has_its_parts(const FileStorage& base, const char* path) noexcept;
-// Reads the mark that counts from a file that is open. All zero if there is none.
-Status read_mark(const FileStorage& storage, layout::BaseMark& mark) noexcept;
-
 }  // namespace perdure

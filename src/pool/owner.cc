@@ -11,10 +11,11 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "cut/live_image.h"
 #include "format/layout.h"
 #include "platform/nap.h"
 #include "platform/real_platform.h"
-#include "pool/buffered.h"
+#include "pool/left_open.h"
 
 namespace perdure {
 

@@ -17,6 +17,7 @@
 #include "backup/backup_reader.h"
 #include "format/header.h"
 #include "platform/descriptors.h"
+#include "pool/left_open.h"
 #include "pool/output_check.h"
 #include "pool/pool_impl.h"
 #include "pool/with_path.h"

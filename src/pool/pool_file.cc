@@ -12,6 +12,7 @@
 #include "platform/mounts.h"
 #include "pool/buffered.h"
 #include "pool/last_cut.h"
+#include "pool/left_open.h"
 #include "pool/output_check.h"
 #include "pool/owner.h"
 #include "pool/pool_impl.h"

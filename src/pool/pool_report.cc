@@ -11,6 +11,7 @@
 #include <new>
 #include <utility>
 
+#include "pool/left_open.h"
 #include "pool/output_check.h"
 #include "pool/pool_impl.h"
 #include "pool/with_path.h"

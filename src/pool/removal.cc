@@ -12,7 +12,7 @@
 #include "cut/segment_names.h"
 #include "perdure/pool.h"
 #include "platform/nap.h"
-#include "pool/buffered.h"
+#include "pool/left_open.h"
 #include "pool/output_check.h"
 #include "pool/owner.h"
 #include "pool/with_path.h"
