@@ -83,6 +83,7 @@ Status EpochLog::go_on(LogReader& read, EpochId after, const layout::LivePlace* 
 
 void EpochLog::resume() noexcept {
   failure_ = {};
+  removed_ = removed_ || segments_.is_removed();  // the segment is not looked at again
   segments_.leave(epoch_ + 1);
   // The base may have an error that another file has seen: a mark must not fail because of it.
   (void)files_.sync(base_, kNoSite);

@@ -97,7 +97,7 @@ class EpochLog {
   // Errors: those of the disk, and then of every call until resume().
   Status make_room() noexcept;
   void add(std::uint64_t line, const LineWords& content) noexcept {
-    if (!failure_.ok() || closing_) return;  // it comes again
+    if (!failure_.ok() || removed_ || closing_) return;  // it comes again
     PERDURE_ASSERT_BY(files_, "log.E6", count_ < capacity());
     numbers_[count_] = line;
     std::memcpy(lines() + count_ * kLine, content.words, kLine);

@@ -7,6 +7,7 @@ namespace perdure::test {
 namespace {
 
 constexpr std::uint32_t kSeldom = 3'600'000;
+constexpr std::uint64_t kMany = 200'000;
 
 class RemovedLogs : public BufferedFiles {
  protected:
@@ -73,7 +74,6 @@ TEST_F(RemovedLogs, ARestoredPoolThatIsKilledLosesNothing) {
 
 // Only the files, and what comes next does not fit into the segment.
 TEST_F(RemovedLogs, TheEndOfASegmentIsNoEndOfTheSearch) {
-  constexpr std::uint64_t kMany = 200'000;
   in_killed_process(
       [&](Pool& pool) {
         fill_pool(pool);
@@ -96,14 +96,34 @@ TEST_F(RemovedLogs, WhatCannotBeBegunAnewIsBegunLater) {
         must(pool.sync());
         for (const auto& segment : fs::directory_iterator(path("pool-log")))
           fs::remove(segment.path());
-        must(later(pool).put(1, 1));
+        for (std::uint64_t key = 1; key <= kMany; ++key) must(later(pool).put(key, key));
         {
           const Failing failing(Fault::fsync, 1, true);
           require(pool.sync() == StatusCode::io, "a folder cannot be synced");
+          require(pool.resume_log() == StatusCode::io, "it cannot still");
         }
+        must(pool.resume_log());
+        must(pool.sync());
+      },
+      buffered(kSeldom));
+  machine_restarts();
+  expect_later(kMany);
+}
+
+// The fold is the first that finds nothing to read.
+TEST_F(RemovedLogs, AFoldThatFindsNothingBeginsAnew) {
+  in_killed_process(
+      [&](Pool& pool) {
+        fill_pool(pool);
+        must(later(pool).put(1, 1));
+        must(pool.sync());
+        for (const auto& segment : fs::directory_iterator(path("pool-log")))
+          fs::remove(segment.path());
+        require(!pool.fold_log().ok(), "a fold reads the log back");
         must(pool.resume_log());
         must(later(pool).put(2, 2));
         must(pool.sync());
+        must(pool.fold_log());
       },
       buffered(kSeldom));
   machine_restarts();
