@@ -23,12 +23,14 @@ void fill_random(std::uint8_t (&id)[16]) noexcept {
   }
 }
 
-void derive_live_id(const layout::BaseMark& before, std::uint8_t (&id)[16]) noexcept {
+void derive_live_id(const layout::BaseMark& before, layout::LivePlace& place) noexcept {
   std::uint64_t words[2], log[2];
   std::memcpy(words, before.live.live_id, sizeof(words));
   std::memcpy(log, before.log_id, sizeof(log));
-  for (int i = 0; i < 2; ++i) words[i] = mix(words[i] ^ mix(log[1 - i] + words[1 - i]));
-  std::memcpy(id, words, sizeof(words));
+  const std::uint64_t file[2] = {place.inode, place.filesystem_id};
+  for (int i = 0; i < 2; ++i)
+    words[i] = mix(words[i] ^ mix(log[1 - i] + mix(file[i]) + words[1 - i]));
+  std::memcpy(place.live_id, words, sizeof(words));
 }
 
 Status BaseMarks::read() noexcept {

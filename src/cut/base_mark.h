@@ -20,9 +20,10 @@
 namespace perdure {
 
 void fill_random(std::uint8_t (&id)[16]) noexcept;
-// Of the live image of a restore: the same for each attempt until a mark names one, so that the
-// next one finds what another that was killed has left. `before`: the mark that counts.
-void derive_live_id(const layout::BaseMark& before, std::uint8_t (&id)[16]) noexcept;
+// Names the live image of a restore: the same for each attempt with this file until a mark names
+// one, so that the next one finds what another that was killed has left. A copy of the pool gets
+// another one. `before`: the mark that counts.
+void derive_live_id(const layout::BaseMark& before, layout::LivePlace& place) noexcept;
 
 class BaseMarks {
  public:

@@ -417,7 +417,7 @@ Status Buffered::restore(const Opening& opening, bool gives_up) noexcept {
   }
   layout::BaseMark next = mark();
   next.live = place(opening, mark().live.max_bytes);
-  derive_live_id(mark(), next.live.live_id);
+  derive_live_id(mark(), next.live);
   next.live.unverified = copied ? 1 : mark().live.unverified;
   PathText before, now;
   Status s = image_path(mark(), before);
