@@ -225,6 +225,8 @@ class CutStream final : private GateWatch, private Kept {
   bool wants_fold() const noexcept {
     return !failed() && used_.load(std::memory_order_relaxed) >= fold_at();
   }
+  // Whether a thread that has stopped in a store keeps cuts from being made.
+  bool held_up() const noexcept { return held_up_.load(std::memory_order_relaxed); }
   // Whether a cut would have nothing to write.
   bool rests() const noexcept { return tracker_.log().empty() && log_.empty(); }
   // A fold has ended; within with_log().
@@ -269,7 +271,8 @@ class CutStream final : private GateWatch, private Kept {
   static constexpr std::uint64_t kAgain = 1'000'000;       // after a cut that did not succeed
   static constexpr std::uint64_t kRetry = 1'000'000'000;   // after a failure of the log
   static constexpr std::uint64_t kHeldUp = 1'000'000'000;  // by one store
-  static constexpr std::uint64_t kLook = 1'000'000;        // between two sums of what was noted
+  static constexpr std::uint64_t kHeldUpAgain = 50'000'000;
+  static constexpr std::uint64_t kLook = 1'000'000;  // between two sums of what was noted
   static constexpr std::uint64_t kRecent = 250'000'000;
   static constexpr std::uint64_t kNoCut = UINT64_MAX;
   static constexpr std::uint64_t kNoBound = UINT64_MAX;
@@ -446,8 +449,7 @@ class CutStream final : private GateWatch, private Kept {
     busy_.store(s == StatusCode::busy, std::memory_order_relaxed);
     see_holder(step);
     if (s == StatusCode::busy) {
-      due_.store(P::now_ns() + (held_up() ? shape_.interval_ns : kAgain),
-                 std::memory_order_relaxed);
+      due_.store(P::now_ns() + (held_up() ? kHeldUpAgain : kAgain), std::memory_order_relaxed);
     } else if (!s.ok()) {
       (void)fail_with(s);
     } else {
@@ -607,8 +609,8 @@ class CutStream final : private GateWatch, private Kept {
   // After an attempt of a cut.
   void see_holder(CutStep step) noexcept {
     const auto& holder = tracker_.gate().holder();
-    const bool holds =
-        step == CutStep::busy && holder.since_ns != 0 && P::now_ns() - holder.since_ns >= kHeldUp;
+    const bool holds = step == CutStep::busy && tracker_.gate().holds() &&
+                       P::now_ns() - holder.since_ns >= kHeldUp;
     if (held_up_.exchange(holds, std::memory_order_relaxed) == holds) return;
     {
       LatchGuard guard(figures_latch_);
@@ -616,7 +618,6 @@ class CutStream final : private GateWatch, private Kept {
     }
     if (holds) watch_.on_held_up(holder.slot);
   }
-  bool held_up() const noexcept { return held_up_.load(std::memory_order_relaxed); }
   // Whether a mutation of the calling thread waits. With a thread of the stream. That a batch waits
   // helps no other thread, and that any waits does not help while one is held up in a store.
   bool stops(Fill fill, bool batch) noexcept {

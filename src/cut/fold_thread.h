@@ -93,7 +93,7 @@ class FoldThread {
   // Without a thread: a step, if a fold is wanted or has begun. Returns whether it did something.
   bool run_due() noexcept {
     if (has_thread() || !step_latch_.try_lock()) return false;
-    const bool done = due() && does_step();
+    const bool done = !stream_.held_up() && due() && does_step();
     step_latch_.unlock();
     return done;
   }

@@ -180,6 +180,11 @@ class CutGate {
     std::uint64_t since_ns = 0;
   };
   const Holder& holder() const noexcept { return holder_; }
+  // Whether it is in that store still.
+  bool holds() const noexcept {
+    return holder_.since_ns != 0 &&
+           slots_[holder_.slot].storing.load(std::memory_order_relaxed) == holder_.storing;
+  }
   // Slots from here on have never stored.
   std::uint32_t slots_used() const noexcept { return used_.load(std::memory_order_seq_cst); }
 
@@ -249,9 +254,7 @@ std::uint64_t CutGate<P>::wait(Slot& slot, std::uint64_t seen) noexcept {
 // store, too, when the limit has come.
 template <class P>
 CutStep CutGate<P>::busy_with(std::uint32_t slot, std::uint64_t storing) noexcept {
-  const bool same = holder_.since_ns != 0 &&
-                    slots_[holder_.slot].storing.load(std::memory_order_relaxed) == holder_.storing;
-  if (!same) holder_ = {.slot = slot, .storing = storing, .since_ns = P::now_ns()};
+  if (!holds()) holder_ = {.slot = slot, .storing = storing, .since_ns = P::now_ns()};
   return CutStep::busy;
 }
 

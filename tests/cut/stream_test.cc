@@ -220,8 +220,10 @@ TEST_F(Stream, OneThatIsStoppedInAStoreDoesNotStopTheOthers) {
   EXPECT_GT(stream_->lag_ns(), 900'000'000U);
   store(3, 3);
   EXPECT_FALSE(braked_);
+  std::thread waits([&] { must(stream_->sync()); });
+  ::usleep(100'000);
   other.go_on();
-  must(stream_->sync());
+  waits.join();
   EXPECT_EQ(stream_->figures().holder, kMaxThreadSlots);
   EXPECT_EQ(held_up_, 1);
   stream_->stop();
