@@ -190,6 +190,21 @@ Status LiveChunks::make_live(const PageSet& pages) noexcept {
   return {};
 }
 
+Status LiveChunks::punch(std::uint64_t offset, std::uint64_t length, PunchBase base) noexcept {
+  for (const std::uint64_t end = offset + length; offset < end;) {
+    const std::uint64_t chunk = part_of(offset);
+    const bool covered = chunk < parts();
+    const std::uint64_t n = (covered ? std::min(end, begin_of(chunk + 1)) : end) - offset;
+    LatchGuard guard(latches_[chunk % latches_.size()]);
+    if (covered && is_ready(chunk)) {
+      if (Status s = image_.punch(offset, n); !s.ok()) return s;
+    }
+    if (Status s = base(offset, n); !s.ok()) return s;
+    offset += n;
+  }
+  return {};
+}
+
 void LiveChunks::make_ready(std::uint64_t part) noexcept {
   if (frozen_.load(std::memory_order_acquire)) return;
   Status s;

@@ -13,7 +13,8 @@
 //       bit.
 //   chunk.K2  Until a chunk has its bit, the base does not change there: folds leave such pages
 //       out. Chunk 0 has the headers and marks, and is live from the start. Only what is free, and
-//       means nothing, can be punched.
+//       means nothing, can be punched: in a chunk that is live the image first, and no chunk
+//       becomes live meanwhile. So the image has zeros where only the base was punched.
 //   chunk.K3  A chunk that is live stays so until the image is removed.
 // OPERATIONS
 //   begin      of a new image: head, chunk 0.
@@ -42,6 +43,7 @@
 
 #include "cut/log_format.h"
 #include "cut/page_set.h"
+#include "perdure/function_ref.h"
 #include "platform/file_storage.h"
 #include "platform/first_stores.h"
 #include "platform/real_platform.h"
@@ -120,6 +122,10 @@ class LiveChunks final : public FirstStores<RealPlatform> {
   Status make_live(std::uint64_t offset) noexcept;
   // The same of all chunks with these pages, in their order: the disk reads the base ahead.
   Status make_live(const PageSet& pages) noexcept;
+  // Gives back space that is free: of the image, and in pieces by base(offset, length) of the base.
+  // A chunk that became live since the image gave it back has a copy of what the base had.
+  using PunchBase = FunctionRef<Status(std::uint64_t offset, std::uint64_t length)>;
+  Status punch(std::uint64_t offset, std::uint64_t length, PunchBase base) noexcept;
   bool is_live(std::uint64_t offset) const noexcept { return is_ready(part_of(offset)); }
   // Which a chunk that cannot be made live poisons. It must stay valid.
   void attach(RealPlatform& platform) noexcept;

@@ -592,7 +592,8 @@ Status Buffered::before_reuse(std::uint64_t offset, std::uint64_t length) noexce
 // it: they have each line that was stored since.
 Status Buffered::punch_base(FunctionRef<Status(Visit visit)> holes) noexcept {
   const auto punch = [this](std::uint64_t offset, std::uint64_t length) {
-    return fold_thread_->alone([&] { return files_.punch(base_, offset, length); });
+    const auto base = [&](std::uint64_t at, std::uint64_t n) { return files_.punch(base_, at, n); };
+    return fold_thread_->alone([&] { return live_.chunks().punch(offset, length, base); });
   };
   return fold_thread_->with_base(
       [&] { return platform_->poisoned() ? platform_->failure() : holes(punch); });

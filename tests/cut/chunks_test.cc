@@ -1,18 +1,24 @@
 // Parts of a `buffered` pool that are only in its base, and become live at their first store: with
 // threads that read and store, kills, power failures, and without space for a chunk.
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cut/live_chunks.h"
+#include "pool/pool_impl.h"
+#include "testing/disk/forwarding_files.h"
 #include "tests/support/buffered_files.h"
 #include "tests/support/file_limit.h"
 
@@ -196,6 +202,60 @@ TEST_F(Chunks, AnImageThatAPowerFailureDamagedDoesNotStay) {
     must(pool.close());
     EXPECT_EQ(files(), 1U);
   }
+}
+
+// The hook is called when a fold begins.
+class FoldHook final : public disk::ForwardingFiles {
+ public:
+  FoldHook(FileSystem& files, std::function<void()>& hook) : ForwardingFiles(files), hook_(hook) {}
+  Expected<File> reopen(File file, std::string_view path) noexcept override {
+    if (auto call = std::exchange(hook_, nullptr)) call();
+    return files_.reopen(file, path);
+  }
+
+ private:
+  std::function<void()>& hook_;
+};
+
+// A chunk becomes live after the image gave free space back, and before the base does.
+TEST_F(Chunks, WhatAChunkCopiesOfFreeSpaceIsGivenBackToo) {
+  constexpr std::uint64_t kWords = 20'000;
+  const auto words_of = [](Pool& pool) {  // of an engine that changes them in place
+    return must(pool.map<std::uint64_t, std::uint64_t>("words", {.engine = Engine::phast}));
+  };
+  {  // Their extents lie between each other.
+    Pool pool = must(Pool::open(path(), wide()));
+    auto words = words_of(pool);
+    auto goes = must(pool.map<std::uint64_t, std::string_view>("goes", small_map()));
+    for (std::uint64_t i = 0; i < kWords; ++i) {
+      must(words.put(i, i));
+      if (i % 50 == 0) must(goes.put(i, std::string(30'000, 'g')));
+    }
+    must(pool.close());
+  }
+  const pid_t child = start_child([&] {
+    std::function<void()> hook;
+    RealFileSystem real;
+    FoldHook files(real, hook);
+    Pool pool = must(detail::PoolImpl::open_in(files, path(), wide(3'600'000)));
+    auto words = words_of(pool);
+    must(pool.drop("goes"));
+    bool called = false;
+    hook = [&] {
+      for (std::uint64_t i = 0; i < kWords; ++i) must(words.put(i, i + 1));  // in place
+      called = true;
+    };
+    (void)must(pool.compact());
+    require(called, "the log was folded before the base was punched");
+    ::kill(::getpid(), SIGKILL);
+  });
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status)) << status;
+  Pool pool = must(Pool::open(path(), as_it_was()));
+  auto words = words_of(pool);
+  for (std::uint64_t i = 0; i < kWords; ++i) ASSERT_EQ(must(words.get(i)), std::optional(i + 1));
+  EXPECT_EQ(wrong_after(pool, 0, 0, 0), "");
 }
 
 // --- without space -------------------------------------------------------------------------------
