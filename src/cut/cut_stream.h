@@ -249,7 +249,7 @@ class CutStream final : private GateWatch, private Kept {
   // --- mutations ---
   bool lets(bool batch = false) noexcept {
     if (failed()) return true;
-    if (by_callers_) return (!full() || held_up()) && !is_due();
+    if (by_callers_) return !full() && !is_due();
     return !threaded_.load(std::memory_order_relaxed) || !stops(fill(P::now_ns()), batch);
   }
   Status refusal() const noexcept { return shape_.refuses ? failure() : Status(); }
@@ -619,9 +619,8 @@ class CutStream final : private GateWatch, private Kept {
     if (holds) watch_.on_held_up(holder.slot);
   }
   // Whether a mutation of the calling thread waits. With a thread of the stream. That a batch waits
-  // helps no other thread, and that any waits does not help while one is held up in a store.
+  // helps no other thread.
   bool stops(Fill fill, bool batch) noexcept {
-    if (held_up()) return false;
     if (fill == Fill::all || lags()) return true;
     return ((fill == Fill::much && !batch) || full()) && !has_share();
   }
@@ -650,13 +649,15 @@ class CutStream final : private GateWatch, private Kept {
     const std::uint64_t latest = pool_.size() <= bound() ? bound() / 2 : bound() / 4 * 3;
     return std::min(latest, std::max(pool_.size(), 4 * log_.segment_bytes()));
   }
-  bool full() const noexcept { return used_.load(std::memory_order_relaxed) >= soft_bound(); }
+  // Whether the log has no room. No cut makes any, nor a fold, while a thread holds them up.
+  bool full() const noexcept {
+    return !held_up() && used_.load(std::memory_order_relaxed) >= soft_bound();
+  }
   // The last segment is for those that change little.
   std::uint64_t soft_bound() const noexcept { return bound() - log_.segment_bytes(); }
   // Whether a cut is made before its time. At the bound none makes room.
   bool wants_early() noexcept {
-    return !held_up() && fill(P::now_ns()) != Fill::little &&
-           all_.load(std::memory_order_relaxed) != 0;
+    return fill(P::now_ns()) != Fill::little && all_.load(std::memory_order_relaxed) != 0;
   }
   // A sum over all threads, so not for every mutation.
   Fill fill(std::uint64_t now) noexcept {
@@ -672,6 +673,7 @@ class CutStream final : private GateWatch, private Kept {
     if (noted - taken >= each_.load(std::memory_order_relaxed)) fill = Fill::much;
     if (noted - written >= soft_.load(std::memory_order_relaxed)) fill = Fill::much;
     if (noted - written >= all_.load(std::memory_order_relaxed)) fill = Fill::all;
+    if (held_up()) fill = Fill::little;  // as full()
     fill_.store(fill, std::memory_order_relaxed);
     return fill;
   }
