@@ -26,7 +26,7 @@ class Recovery : public Rollback<T> {
   using Base::for_each_segment, Base::horizon_, Base::limit_, Base::names_record, Base::offset_of;
   using Base::nodes_, Base::record_values_, Base::root_, Base::root_offset_, Base::slot_at;
   using Base::outlives, Base::pass_over, Base::place_end, Base::records_, Base::segment_at;
-  using Base::set_rollback, Base::stored_limit_, Base::void_, Base::void_entries;
+  using Base::set_rollback, Base::void_, Base::void_entries;
   using typename Base::Chain, typename Base::Codec, typename Base::Node, typename Base::P;
 
   bool comes_before(const Listed& a, const Listed& b) const {
@@ -72,8 +72,7 @@ class Recovery : public Rollback<T> {
     const std::uint64_t limit = load(root_->limit);
     const bool sane = limit <= kLastVersion && horizon >= 1 && horizon <= limit + 1 &&
                       (to == 0 || (horizon <= from && from < to && to <= limit));
-    stored_limit_ = sane ? limit : kLastVersion;
-    limit_.store(stored_limit_, std::memory_order_relaxed);
+    limit_.store(sane ? limit : kLastVersion, std::memory_order_relaxed);
     horizon_.store(sane ? horizon : 1, std::memory_order_relaxed);
     if (sane && to != 0) void_ = {from, to};
     if (sane) return {};

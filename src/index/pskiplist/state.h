@@ -125,10 +125,9 @@ class MapState : public MapEngine<T, layout::Root, PSkipListMap<T>, detail::Vers
   // over what may be in no cut yet; the clock begins above that.
   alignas(64) Atomic<std::uint64_t> limit_{0};
   Atomic<std::uint64_t> horizon_{1};
-  typename P::Latch limit_latch_;   // of root_->limit, and of what follows
-  std::uint64_t stored_limit_ = 0;  // in root_->limit, fenced; perhaps in no cut
-  typename P::Latch trim_latch_;    // one trim or rollback at a time
-  typename P::Latch pin_latch_;     // of pins_, and of horizon_ where it rises
+  typename P::Latch limit_latch_;  // of root_->limit, which is fenced, but perhaps in no cut yet
+  typename P::Latch trim_latch_;   // one trim or rollback at a time
+  typename P::Latch pin_latch_;    // of pins_, and of horizon_ where it rises
   detail::VersionPin* pins_ = nullptr;
   Void void_;  // the rollback that was cut short, as recovery finds it
 };

@@ -22,7 +22,7 @@ class Versions : public Scan<T> {
   using Base::kLeafKeys, Base::latest, Base::load, Base::prefetch, Base::scan_versions, Base::show;
   using Base::limit_latch_, Base::nodes_, Base::pin_latch_, Base::pins_, Base::readable;
   using Base::reserve_, Base::root_;
-  using Base::slot_at, Base::store_durably, Base::stored_limit_, Base::value_of;
+  using Base::slot_at, Base::store_durably, Base::value_of;
   using typename Base::Codec, typename Base::Listing, typename Base::Node, typename Base::P;
 
   // Reserves versions up to this one and more (pskiplist.I8). Where a power failure could take the
@@ -36,13 +36,12 @@ class Versions : public Scan<T> {
       if (Status s = begin_mutation(guard, false); !s.ok()) return s;
       LatchGuard latch(limit_latch_);
       if (limit_.load(std::memory_order_relaxed) >= version) return {};
-      if (stored_limit_ < version) {
+      limit = load(root_->limit);
+      if (limit < version) {
         limit = std::min(version + T::Geometry::kReservedVersions - 1, kLastVersion);
         Status s = store_durably(root_->limit, limit, "pskiplist.tag.limit"_site);
         if (!s.ok()) return s;
-        stored_limit_ = limit;
       }
-      limit = stored_limit_;
       PERDURE_ASSERT(P, "pskiplist.I8", limit >= version);
       PERDURE_ASSERT(P, "pskiplist.I8",
                      context_.platform.persisted(&root_->limit, sizeof(root_->limit)));
