@@ -364,7 +364,11 @@ Status Buffered::inherit_without_log(LogReader& reader, const Status& why,
 }
 
 Status Buffered::replay_into_live(LogReader& reader, std::uint64_t& lines) noexcept {
-  Status made = live_.chunks().make_live(reader.pages());
+  if (Status s = live_.chunks().make_live(reader.pages()); !s.ok()) {
+    PathText path;
+    (void)LiveImage::path_of(mark(), path_.c_str(), path);
+    return of_part("live image", path.c_str(), s);
+  }
   std::uint64_t said = RealPlatform::now_ns();
   // Each line is somewhere else in memory, so the processor gets it some lines before it is stored.
   struct Next {
@@ -379,8 +383,6 @@ Status Buffered::replay_into_live(LogReader& reader, std::uint64_t& lines) noexc
     live_.mark_dirty(at.line);
   };
   Status s = reader.replay([&](std::uint64_t line, const LineWords& content) {
-    if (made.ok()) made = live_.chunks().make_live(line * kLine);
-    if (!made.ok()) return;
     if (lines >= kAhead) store(next[lines % kAhead]);
     next[lines % kAhead] = {.line = line, .content = content};
     __builtin_prefetch(image + line * kLine, 1);
@@ -390,10 +392,7 @@ Status Buffered::replay_into_live(LogReader& reader, std::uint64_t& lines) noexc
              static_cast<unsigned long long>(lines));
   });
   for (std::uint64_t i = lines - std::min(lines, kAhead); i < lines; ++i) store(next[i % kAhead]);
-  if (!s.ok() || made.ok()) return s;
-  PathText path;
-  (void)LiveImage::path_of(mark(), path_.c_str(), path);
-  return of_part("live image", path.c_str(), made);
+  return s;
 }
 
 // After a power failure, or without the live image.
