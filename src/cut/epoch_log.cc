@@ -117,8 +117,11 @@ Status EpochLog::complete() const noexcept {
 
 Status EpochLog::writable() const noexcept {
   if (removed_ && failure_.ok()) {
-    return Status::format(StatusCode::io, "%.*s: another process has removed it, and no new one is",
-                          static_cast<int>(folder_.size()), folder_.data());
+    return Status::format(
+        StatusCode::io,
+        "%.*s: another process has removed it, and a new one cannot be begun; see "
+        "to the folder that it was in",
+        static_cast<int>(folder_.size()), folder_.data());
   }
   if (!closing_) return failure_;
   return Status::format(StatusCode::invalid_argument, "%.*s: the log is being closed",

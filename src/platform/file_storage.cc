@@ -424,14 +424,14 @@ Status FileStorage::map_file(int fd, std::uint64_t capacity) noexcept {
 
 Status FileStorage::lengthen(std::uint64_t bytes) noexcept {
   if (bytes <= size()) return {};
-  if (beyond_limit(bytes)) return full("the file size limit (ulimit -f) is reached");
+  if (beyond_limit(bytes)) return beyond_the_limit();
   if (ftruncate(fd_, static_cast<off_t>(bytes)) != 0) return full("cannot extend");
   size_.store(bytes, std::memory_order_release);
   return {};
 }
 
 Status FileStorage::write(const void* bytes, std::size_t n, std::uint64_t offset) noexcept {
-  if (beyond_limit(offset + n)) return full("the file size limit (ulimit -f) is reached");
+  if (beyond_limit(offset + n)) return beyond_the_limit();
   if (!backs(size())) return shortened();
   for (std::size_t done = 0; done < n;) {
     const ssize_t put = pwrite(fd_, static_cast<const char*>(bytes) + done, n - done,
@@ -548,12 +548,13 @@ void FileStorage::populate(std::uint64_t offset, std::uint64_t length) noexcept 
   madvise(base_ + offset / 4096 * 4096, offset % 4096 + length, MADV_POPULATE_READ);
 }
 
-Status FileStorage::full(const char* what) const noexcept {
-  return Status::format(
-      StatusCode::pool_full,
-      "%s: the file cannot grow beyond %llu bytes; free space on its file system, "
-      "or raise the limit",
-      what, static_cast<unsigned long long>(size()));
+Status FileStorage::full(const char* what, const char* advice) const noexcept {
+  return Status::format(StatusCode::pool_full, "%s: the file cannot grow beyond %llu bytes; %s",
+                        what, static_cast<unsigned long long>(size()), advice);
+}
+Status FileStorage::beyond_the_limit() const noexcept {
+  return full("the file size limit (ulimit -f) is reached",
+              "raise it, or create the pool with a smaller maximum");
 }
 
 // The file was cut short. Growing it, or setting the size back after a failure, would put zeros
@@ -583,7 +584,7 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
     set_size(std::max(size(), end));
     return {};
   }
-  if (beyond_limit(end)) return full("the file size limit (ulimit -f) is reached");
+  if (beyond_limit(end)) return beyond_the_limit();
   const std::uint64_t before = size();
   if (!backs(before)) return shortened();
   if (watch_ != nullptr && end > before) {

@@ -167,7 +167,9 @@ class FileStorage final : public Storage {
   void make_huge(std::uint64_t from, std::uint64_t to) noexcept;
   bool collapse(std::uint64_t from, std::uint64_t to) noexcept;
   int ask_for_errors() const noexcept;
-  Status full(const char* what) const noexcept;
+  Status full(const char* what,
+              const char* advice = "free space on its file system") const noexcept;
+  Status beyond_the_limit() const noexcept;
   Status shortened() const noexcept;
   bool take_back(std::uint64_t before, std::uint64_t end) noexcept;
   Status map_part(int fd, std::uint64_t from, std::uint64_t to, int protection, int flags) noexcept;

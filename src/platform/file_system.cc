@@ -64,6 +64,10 @@ constexpr std::uint32_t kOthersWrite = S_IWGRP | S_IWOTH;
 bool same_file(const struct stat& a, const struct stat& b) noexcept {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
+bool same_file(int a, int b) noexcept {
+  struct stat first{}, second{};
+  return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && same_file(first, second);
+}
 
 RealFileSystem::Place nowhere() noexcept { return {.folder = AT_FDCWD, .name = "", .path = {}}; }
 
@@ -159,9 +163,7 @@ Status RealFileSystem::hold(std::string_view path, bool alone) noexcept {
   const int folder = above_streams(repeated(
       [&] { return ::openat(at.folder, at.name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | links); }));
   if (folder < 0) return failed("open", path);
-  struct stat before{}, now{};
-  if (place->folder >= 0 && ::fstat(place->folder, &before) == 0 && ::fstat(folder, &now) == 0 &&
-      same_file(before, now)) {
+  if (place->folder >= 0 && same_file(place->folder, folder)) {
     ::close(folder);
     return {};
   }
@@ -330,9 +332,7 @@ Expected<FileSystem::File> RealFileSystem::reopen(File file, std::string_view pa
   if (!found) return found;
   auto again = open(path, Open::existing);
   if (!again) return again;
-  struct stat own{}, other{};
-  if (::fstat(file, &own) == 0 && ::fstat(*again, &other) == 0 && same_file(own, other))
-    return again;
+  if (same_file(file, *again)) return again;
   close(*again);
   return fail(StatusCode::busy);
 }
