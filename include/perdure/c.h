@@ -682,7 +682,9 @@ PERDURE_API perdure_status perdure_iterator_seek(perdure_iterator* iterator, con
 // a kill and after a rollback some are skipped (docs/guide.md). A version that is open or trimmed
 // fails with PERDURE_INVALID_ARGUMENT.
 
-// Closes the open version; *version is its number. Durable when it returns. O(1).
+// Closes the open version; *version is its number. Durable when it returns. O(1). In durability
+// `buffered` the first call after an open, and one in 4,096, waits for a cut, with the errors of
+// perdure_pool_sync().
 PERDURE_API perdure_status perdure_tag(perdure_map* map, uint64_t* version);
 // The closed versions that can be read, both included. If *last < *first, there is none. O(1).
 PERDURE_API perdure_status perdure_versions(perdure_map* map, uint64_t* first, uint64_t* last);

@@ -133,7 +133,8 @@ class _StoreBase(MutableMapping[bytes, bytes]):
         """Deletes the keys, each atomically. Returns how many were there."""
     def tag(self) -> int:
         """Closes the open version and returns its number. It contains all that was written
-        before, and never changes. Durable when the call returns. Engine `pskiplist`."""
+        before, and never changes. Durable when the call returns. Engine `pskiplist`. In
+        durability `buffered` the first call after an open, and one in 4,096, waits for a cut."""
     def versions(self) -> tuple[int, int]:
         """Returns (first, last) of the closed versions that can be read. If last < first there
         is none."""
