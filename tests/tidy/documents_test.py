@@ -118,14 +118,18 @@ def tests_of(tree):
     return suites
 
 
+def no_such(path, text, position, kind, name):
+    return (f"{path}:{line_of(text, position)}: there is no {kind} '{name}'; name the one that is "
+            "meant")
+
+
 def named_tests_exist(tree):
     names, suites = ctest_names(tree), tests_of(tree)
     programs = {name.replace("/", "_") for name in names}
     complaints = []
 
     def complain(path, text, m, kind):
-        complaints.append(f"{path}:{line_of(text, m.start())}: there is no {kind} '{m[1]}'; name "
-                          "the one that replaced it")
+        complaints.append(no_such(path, text, m.start(), kind, m[1]))
 
     for path, text, prose in pages(tree):
         if path == CHANGELOG:
@@ -292,8 +296,7 @@ def named_statuses_exist(tree):
     complaints = []
 
     def complain(path, text, position, name, kind="status"):
-        complaints.append(f"{path}:{line_of(text, position)}: there is no {kind} '{name}'; name "
-                          "the one that is meant")
+        complaints.append(no_such(path, text, position, kind, name))
 
     for path, text, prose in pages(tree):
         if path == CHANGELOG:
