@@ -421,8 +421,7 @@ TEST_F(Buffered, KilledRestoresLeaveOneImage) {
       options);
   machine_restarts();
   const std::size_t before = entries_of(memory.c_str());
-  int killed = 0;
-  for (std::uint64_t k = 1;; ++k) {
+  const auto killed_at = [&](std::uint64_t k) {
     const pid_t child = start_child([&] {
       set_deadly(true);
       const Failing failing(Fault::fsync, k, false);
@@ -430,29 +429,19 @@ TEST_F(Buffered, KilledRestoresLeaveOneImage) {
       ::_exit(0);
     });
     int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    if (!WIFSIGNALED(status)) break;
-    ++killed;
-    for (int again = 0; again < 3; ++again) {
-      const pid_t other = start_child([&] {
-        set_deadly(true);
-        const Failing failing(Fault::fsync, k, false);
-        Pool pool = must(Pool::open(path(), options));
-        ::_exit(0);
-      });
-      ASSERT_EQ(::waitpid(other, &status, 0), other);
-    }
+    require(::waitpid(child, &status, 0) == child, "waitpid");
+    return WIFSIGNALED(status);
+  };
+  int killed = 0;
+  for (std::uint64_t k = 1; killed_at(k); ++k) {
+    for (int again = 0; again < 3; ++again) killed += killed_at(k) ? 1 : 0;
     EXPECT_LE(entries_of(memory.c_str()), before + 3) << k;
   }
   EXPECT_GT(killed, 2);
   Pool pool = must(Pool::open(path(), options));
   EXPECT_EQ(wrong_content(pool), "");
   must(pool.close());
-  std::size_t left = 0;
-  for (const auto& entry : fs::directory_iterator(memory)) {
-    left += entry.path().string().find("creating") == std::string::npos ? 1 : 0;
-  }
-  EXPECT_LE(left, before);
+  EXPECT_LE(entries_of(memory.c_str()), before);
 }
 
 // P14. What is used again has its space in the base, before it has some in the image.

@@ -177,6 +177,26 @@ TEST_F(LogFiles, WithLittleSpaceASegmentIsAsLongAsItCanBe) {
   }
 }
 
+// Copies of a pool with its log have the same mark.
+TEST(LiveIds, EachFileHasItsOwn) {
+  layout::BaseMark mark{};
+  fill_random(mark.live.live_id);
+  fill_random(mark.log_id);
+  const auto id_of = [&](std::uint64_t inode, std::uint64_t file_system) {
+    layout::LivePlace place{};
+    place.inode = inode;
+    place.filesystem_id = file_system;
+    derive_live_id(mark, place);
+    return std::string(reinterpret_cast<const char*>(place.live_id), sizeof(place.live_id));
+  };
+  const std::string own = id_of(5, 7);
+  EXPECT_EQ(id_of(5, 7), own);
+  EXPECT_NE(id_of(6, 7), own);
+  EXPECT_NE(id_of(5, 8), own);
+  fill_random(mark.live.live_id);
+  EXPECT_NE(id_of(5, 7), own);
+}
+
 // Segments grow up to the limit of the process, and no call goes beyond it: that would end the
 // program.
 TEST_F(LogFiles, WithinTheLimitOfTheProcessSegmentsAreAsLongAsTheyCanBe) {

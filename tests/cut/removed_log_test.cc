@@ -12,6 +12,12 @@ constexpr std::uint64_t kMany = 200'000;
 class RemovedLogs : public BufferedFiles {
  protected:
   void remove_log() const { fs::remove_all(path("pool-log")); }
+  void remove_segments() const {
+    for (const auto& segment : fs::directory_iterator(path("pool-log"))) fs::remove(segment.path());
+  }
+  static void put_many(Pool& pool) {
+    for (std::uint64_t key = 1; key <= kMany; ++key) must(later(pool).put(key, key));
+  }
   static PoolOptions accepting() {
     PoolOptions options = as_it_was();
     options.accept_untrusted = true;
@@ -78,9 +84,8 @@ TEST_F(RemovedLogs, TheEndOfASegmentIsNoEndOfTheSearch) {
       [&](Pool& pool) {
         fill_pool(pool);
         must(pool.sync());
-        for (const auto& segment : fs::directory_iterator(path("pool-log")))
-          fs::remove(segment.path());
-        for (std::uint64_t key = 1; key <= kMany; ++key) must(later(pool).put(key, key));
+        remove_segments();
+        put_many(pool);
         must(pool.sync());
       },
       buffered(kSeldom));
@@ -94,9 +99,8 @@ TEST_F(RemovedLogs, WhatCannotBeBegunAnewIsBegunLater) {
       [&](Pool& pool) {
         fill_pool(pool);
         must(pool.sync());
-        for (const auto& segment : fs::directory_iterator(path("pool-log")))
-          fs::remove(segment.path());
-        for (std::uint64_t key = 1; key <= kMany; ++key) must(later(pool).put(key, key));
+        remove_segments();
+        put_many(pool);
         {
           const Failing failing(Fault::fsync, 1, true);
           require(pool.sync() == StatusCode::io, "a folder cannot be synced");
@@ -117,8 +121,7 @@ TEST_F(RemovedLogs, AFoldThatFindsNothingBeginsAnew) {
         fill_pool(pool);
         must(later(pool).put(1, 1));
         must(pool.sync());
-        for (const auto& segment : fs::directory_iterator(path("pool-log")))
-          fs::remove(segment.path());
+        remove_segments();
         require(!pool.fold_log().ok(), "a fold reads the log back");
         must(pool.resume_log());
         must(later(pool).put(2, 2));
