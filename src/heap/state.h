@@ -90,6 +90,8 @@ class State {
   T* at(std::uint64_t offset) const {
     return reinterpret_cast<T*>(base_ + offset);
   }
+  // Storage::read_alone().
+  void read_alone(bool alone) { storage_.read_alone(alone); }
   std::uint64_t extent_bytes() const { return geometry_.extent_bytes; }
   std::uint64_t extent_count() const { return extent_count_.load(std::memory_order_acquire); }
   std::uint64_t data_offset() const { return geometry_.data_offset; }

@@ -90,6 +90,27 @@ class Table : public State<P> {
     }
     return {};
   }
+  // A hint to the medium: of all slabs, those of this kind will be read soon. Once for all maps.
+  [[gnu::noinline]] void read_ahead(BlockKind kind) {
+    if (reads_ahead_.exchange(true, std::memory_order_relaxed)) return;
+    std::uint64_t begin = 0;  // of adjacent extents
+    std::uint64_t end = 0;
+    const auto tell = [&] {
+      if (begin < end) storage_.will_read(offset_of(begin), (end - begin) << extent_shift_);
+    };
+    for (std::uint64_t i = 0; i < count_; ++i) {
+      ExtentWord word;
+      const bool wanted = !geometry_.is_table(i) && decode(i, word) &&
+                          word.state == ExtentState::slab && word.kind == kind;
+      if (!wanted) continue;
+      if (i != end) {
+        tell();
+        begin = i;
+      }
+      end = i + 1;
+    }
+    tell();
+  }
   // Whether the extent may hold what a process before this one has stored.
   bool may_be_old(std::uint64_t extent) const {
     if (!is_read(extent)) return !geometry_.is_table(extent);
@@ -127,8 +148,8 @@ class Table : public State<P> {
   using Base::bitmap_bytes_, Base::blocks_in, Base::extent_latch_, Base::extent_of,
       Base::extent_shift_, Base::extents_, Base::first_free_, Base::geometry_, Base::in_use_,
       Base::kInside, Base::kKnown, Base::kMaybeHole, Base::kNone, Base::kOld, Base::kTouched,
-      Base::max_class_, Base::offset_of, Base::places_, Base::platform_, Base::table_word,
-      Base::unread_;
+      Base::max_class_, Base::offset_of, Base::places_, Base::platform_, Base::storage_,
+      Base::table_word, Base::unread_;
   using typename Base::Bits, typename Base::Extent;
 
   // `settles`: a killed process may have left words that are not durable. Before other threads use
@@ -372,6 +393,7 @@ class Table : public State<P> {
   std::uint64_t count_ = 0;  // extents at open
   std::uint64_t chunk_ = 0;  // words
   bool settles_ = false;
+  typename P::template Atomic<bool> reads_ahead_{false};
   typename P::Latch table_latch_;
   std::uint64_t places_used_ = 0;
   Cover cover_{~std::uint64_t{0}, 0};  // of the first extent that is read

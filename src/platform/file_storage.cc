@@ -548,6 +548,14 @@ void FileStorage::populate(std::uint64_t offset, std::uint64_t length) noexcept 
   madvise(base_ + offset / 4096 * 4096, offset % 4096 + length, MADV_POPULATE_READ);
 }
 
+void FileStorage::will_read(std::uint64_t offset, std::uint64_t length) noexcept {
+  if (medium_.medium == Medium::page)
+    madvise(base_ + offset / 4096 * 4096, offset % 4096 + length, MADV_WILLNEED);
+}
+void FileStorage::read_alone(bool alone) noexcept {
+  if (medium_.medium == Medium::page) madvise(base_, size(), alone ? MADV_RANDOM : MADV_NORMAL);
+}
+
 Status FileStorage::full(const char* what, const char* advice) const noexcept {
   return Status::format(StatusCode::pool_full, "%s: the file cannot grow beyond %llu bytes; %s",
                         what, static_cast<unsigned long long>(size()), advice);

@@ -120,6 +120,8 @@ class FileStorage final : public Storage {
   Status allocate(std::uint64_t offset, std::uint64_t length) noexcept override;
   Status punch(std::uint64_t offset, std::uint64_t length) noexcept override;
   Status sync(std::uint64_t offset, std::uint64_t length) noexcept override;
+  void will_read(std::uint64_t offset, std::uint64_t length) noexcept override;
+  void read_alone(bool alone) noexcept override;
 
   // The space that the file takes on its file system, without its holes; 0 if that is unknown.
   std::uint64_t disk_bytes() const noexcept;

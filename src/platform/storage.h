@@ -29,6 +29,11 @@ class Storage {
   virtual Status punch(std::uint64_t offset, std::uint64_t length) noexcept = 0;
   // Makes a range, or the whole file with its size, durable against power loss.
   virtual Status sync(std::uint64_t offset, std::uint64_t length) noexcept = 0;
+
+  // Hints, for a medium that is slower than memory. The range will be read soon, all of it.
+  virtual void will_read(std::uint64_t /*offset*/, std::uint64_t /*length*/) noexcept {}
+  // From now on, whether what lies beside a read is not worth reading.
+  virtual void read_alone(bool /*alone*/) noexcept {}
 };
 
 // Is asked before a storage gets space beyond its present size.

@@ -123,7 +123,7 @@ std::vector<NamedInterleaving> phast_interleavings() {
        {"phast.help.record:drop_flush", "phast.help.entry:drop_fence"}},
       {"G12_X4_split_without_insert",
        &split_without_insert,
-       {"phast.write.settle:drop_fence", "phast.split.zero:drop_flush"}},
+       {"phast.split.zero:drop_fence", "phast.split.zero:drop_flush"}},
       {"G6_X4_unlinked_leaf_reused",
        &unlinked_leaf_reused,
        {"phast.unlink.next:drop_fence", "phast.unlink.next:drop_flush"}},

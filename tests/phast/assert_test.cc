@@ -51,7 +51,7 @@ struct Peek {
   template <class M>
   static auto& spare(M& map) {
     const std::uint64_t block =
-        *map.context_.heap.allocate(sizeof(typename M::Leaf), BlockKind::plain);
+        *map.context_.heap.allocate(sizeof(typename M::Leaf), phast::kStructureKind);
     const std::uint32_t number = map.table_.take(M::place_of(block));
     map.table_.give(number);
     map.context_.heap.free(block);
@@ -162,6 +162,14 @@ TEST_F(PhastAssertions, WhatALinkReachesIsDurable) {
   strings.put(40);
   EXPECT_VIOLATES("phast.I3",
                   mutated("phast.split.separator", Mutant::drop_flush, [&] { strings.put(50); }));
+}
+
+TEST_F(PhastAssertions, MovedEntriesAreZeroBeforeTheNewLeafMayChange) {
+  for (const Mutant mutant : {Mutant::drop_fence, Mutant::drop_flush}) {
+    Strings strings;
+    for (std::uint64_t key = 10; key <= 40; key += 10) strings.put(key);
+    EXPECT_VIOLATES("phast.I6", mutated("phast.split.zero", mutant, [&] { strings.put(25); }));
+  }
 }
 
 TEST_F(PhastAssertions, WhatAnOperationDidIsDurableBeforeItLetsGo) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "heap/extent_table.h"
 #include "index/ordered/probe.h"
 
 namespace perdure::phast {
@@ -19,6 +20,10 @@ struct Geometry {
 };
 using DefaultGeometry = Geometry<60, 128>;
 using TinyGeometry = Geometry<4, 4>;
+
+// Of leaves and separators. They need no more than a plain block; but a kind of their own gives
+// them extents of their own, so that an open reads these and none of the records'.
+inline constexpr BlockKind kStructureKind = BlockKind::dead_on_free;
 
 namespace layout {
 

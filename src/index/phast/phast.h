@@ -16,6 +16,9 @@
 //         bound]. Such keys are unique. Entries outside stay garbage, because a bound never rises.
 //   phast.I3 C  A new leaf, its separator and its records are durable before the link that makes
 //         them reachable.
+//   phast.I6 C  (byte strings) While an entry that a split has moved is not durably zero in its old
+//         leaf, the new leaf is as the split has made it. So an entry is stale iff the right
+//         neighbour names its record.
 //   phast.I4 D  Everything that a returned operation has seen is durable (docs/durability.md).
 //         Inserts publish in DRAM after their fence. Updates and erases hold the key's stripe from
 //         before the store until after the fence. A reader that took such a value, or missed
@@ -37,8 +40,7 @@
 //           again. 0F 0S; when the stripe is held at the end, the candidates' lines and 1S.
 //   split   new leaf whole, F*16 S -> next, bound (one line), F S (PP) -> new descriptor -> next
 //           -> bound -> version -> fingerprints -> version. 17F 2S. Byte strings: the separator's
-//           lines too, and moved slots are zeroed, up to 15F, fenced by the insert that follows in
-//           the same guard.
+//           lines too; then moved slots are zeroed, up to 15F, S -> release of the new leaf.
 //   unlink  left neighbour's next, F S (PP) -> version (dead) -> low of the right neighbour ->
 //           retire.
 //   scan    per leaf a validated snapshot, delivered in order; not one operation.
@@ -53,8 +55,9 @@
 //                between a fence and the next operation's loads. Hence loaded before, too:
 //                phast.D5.
 // RECOVERY  per partition in parallel: finish half-done splits (phast.I1) from the immutable `low`
-//   of the new leaf; byte strings: zero entries outside their leaf's range, durably, before
-//   anything is swept; mark leaves, separators, records; rebuild DRAM. Idempotent; O(leaves).
+//   of the new leaf; byte strings: zero moved entries (phast.I6), durably, before anything is
+//   swept; mark leaves, separators, records; rebuild DRAM. Idempotent; O(leaves). No record of an
+//   entry is read, unless it is byte-string key with a word value: the checksum covers these.
 //   Non-authoritative pointers: `low` (except in a half-done split), entries outside the range.
 // RECLAMATION  leaves, records, separators, descriptors through epochs, after the fence of their
 //   unlink.
@@ -139,7 +142,7 @@ class PhastMap final : public Check<T> {
     std::uint32_t made = 0;
     Status s;
     for (; made < count; ++made) {
-      auto head = context.heap.allocate(sizeof(Leaf), BlockKind::plain);
+      auto head = context.heap.allocate(sizeof(Leaf), kStructureKind);
       if (!head) {
         s = std::move(head.error());
         break;
@@ -152,7 +155,7 @@ class PhastMap final : public Check<T> {
       platform.store(master[made], *head);
     }
     if (!s.ok()) {
-      while (made > 0) context.heap.free(platform.load(master[--made]));
+      while (made > 0) context.heap.discard(platform.load(master[--made]));
       context.heap.free(*block);
       return fail(std::move(s));
     }

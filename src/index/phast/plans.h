@@ -64,14 +64,14 @@ class Plans : public Many<T> {
     const auto visible = static_cast<std::uint64_t>(__builtin_popcountll(desc.visible()));
     if (visible + inserts.count <= kEntries) return {};
     const std::uint64_t splits = 2 + 4 * inserts.count / kEntries;
-    bool added = needs.add(sizeof(Leaf), BlockKind::plain, splits, true);
+    bool added = needs.add(sizeof(Leaf), kStructureKind, splits, true);
     if constexpr (kBytes) {  // each with a record of its separator, the key of an entry
       std::string_view longest = inserts.longest;
       if (Status s = check_keys(desc, longest); !s.ok()) return s;
       // Of a power of two any smaller record can be made, whatever the alignment of its class.
       const std::size_t bytes = std::bit_ceil(RecordView::bytes_needed(longest, {}));
       for (std::uint64_t n = 0; n < splits; ++n) {
-        added = added && needs.add(bytes, BlockKind::plain, 1, true);
+        added = added && needs.add(bytes, kStructureKind, 1, true);
       }
     }
     return added ? Status() : StatusCode::out_of_memory;

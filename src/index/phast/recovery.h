@@ -43,6 +43,7 @@ class Recovery : public Scan<T> {
     if (!zero.ok()) return fail(std::move(zero));
     typename P::Latch latch;
     Status first_error;
+    const ReadsStructure reads(context_.heap, context_.platform.load(master()[0]));
     const auto visit = [&](std::uint32_t partition) {
       Status s = recover_partition(partition, clean);
       if (s.ok()) return;
@@ -81,6 +82,26 @@ class Recovery : public Scan<T> {
   static Status damaged_leaf(std::uint64_t offset, const char* what) {
     return damaged_object("the leaf", offset, what);
   }
+  // While it lives, the medium reads leaves and separators ahead, and nothing beside them. Leaves
+  // of older pools lie among records: there what lies beside a leaf may be the next one.
+  class ReadsStructure {
+   public:
+    ReadsStructure(Heap<P>& heap, std::uint64_t leaf)
+        : heap_(heap), apart_(heap.is_block(leaf) && !heap.is_plain(leaf)) {
+      if (!apart_) return;
+      heap_.read_ahead(kStructureKind);
+      heap_.read_alone(true);
+    }
+    ReadsStructure(const ReadsStructure&) = delete;
+    ReadsStructure& operator=(const ReadsStructure&) = delete;
+    ~ReadsStructure() {
+      if (apart_) heap_.read_alone(false);
+    }
+
+   private:
+    Heap<P>& heap_;
+    bool apart_;
+  };
   std::uint64_t* master() const { return reinterpret_cast<std::uint64_t*>(root_ + 1); }
 
   // Calls visit(partition) for every partition, on the threads that the context allows. Each thread
@@ -173,7 +194,9 @@ class Recovery : public Scan<T> {
       Desc& desc = table_[leaves[loaded]];
       Desc* left = loaded == 0 ? nullptr : &table_[leaves[loaded - 1]];
       s = set_bounds(desc, leaf_of(desc), left, partition);
-      if (s.ok()) s = load_slots(desc, leaf_of(desc), clean, wrote);
+      const bool last = loaded + 1 == leaves.size();
+      const Leaf* right = last ? nullptr : &leaf_of(table_[leaves[loaded + 1]]);
+      if (s.ok()) s = load_slots(desc, right, clean, wrote);
       if (!s.ok()) break;
       if (left != nullptr) left->next.store(leaves[loaded], std::memory_order_relaxed);
     }
@@ -243,27 +266,36 @@ class Recovery : public Scan<T> {
     return {};
   }
 
-  // What set_bounds() and admit_bytes() will read, so that the misses overlap.
+  // The separator that set_bounds() will read, so that the misses overlap.
   static constexpr std::size_t kAhead = 8;  // leaves
-  void prefetch_record(std::uint64_t word) const {
-    const auto* bytes = reinterpret_cast<const char*>(record_at(word));
-    __builtin_prefetch(bytes);
-    __builtin_prefetch(bytes + kLine);
-  }
   void prefetch_bound(const Numbers& leaves, std::size_t i) const {
     if (i >= leaves.size()) return;
     const std::uint64_t bound = context_.platform.load(leaf_of(table_[leaves[i]]).bound);
-    if (bound != 0) prefetch_record(bound);
+    if (bound == 0) return;
+    const auto* bytes = reinterpret_cast<const char*>(record_at(bound));
+    __builtin_prefetch(bytes);
+    __builtin_prefetch(bytes + kLine);
   }
-  void prefetch_undecided(const Desc& desc, const Leaf& leaf) const {
-    const std::uint64_t low = desc.low.load(std::memory_order_relaxed);
-    const std::uint64_t bound = desc.bound.load(std::memory_order_relaxed);
-    for (const Entry& entry : leaf.entries) {
-      const std::uint64_t key = context_.platform.load(entry.key);
-      if (key != low && key != bound) continue;
-      const std::uint64_t word = context_.platform.load(entry.value);
-      if (word != 0) prefetch_record(word);
+
+  // phast.I6: returns the slots whose records the right neighbour names, too. No record is read.
+  [[gnu::noinline]] std::uint64_t moved_slots(const Leaf& leaf, const Leaf& right) const {
+    const P& platform = context_.platform;
+    // A leaf that was not split into these two, or not last, has none.
+    if (platform.load(right.low) != platform.load(leaf.bound)) return 0;
+    const auto hash = [](std::uint64_t word) { return word >> 4 & 0xFF; };
+    std::uint64_t words[kEntries];
+    bool named[256] = {};
+    for (std::uint32_t slot = 0; slot < kEntries; ++slot) {
+      words[slot] = platform.load(right.entries[slot].value);
+      named[hash(words[slot])] = true;
     }
+    std::uint64_t moved = 0;
+    for (std::uint32_t slot = 0; slot < kEntries; ++slot) {
+      const std::uint64_t word = platform.load(leaf.entries[slot].value);
+      if (word == 0 || !named[hash(word)]) continue;
+      if (std::find(words, words + kEntries, word) != words + kEntries) moved |= 1ULL << slot;
+    }
+    return moved;
   }
 
   Status mark_record(std::uint64_t offset) {
@@ -276,22 +308,17 @@ class Recovery : public Scan<T> {
   }
 
   // Returns whether an entry of a byte string counts: whether it is in the leaf's range. An entry
-  // outside is zeroed, so it never names a record that is freed and used again. Sets `wrote` if the
-  // caller must fence.
-  [[gnu::noinline]] Expected<bool> admit_bytes(Desc& desc, Entry& entry, bool clean, Probe& probe,
-                                               bool& wrote) {
+  // that was moved is zeroed, so it never names a record that is freed and used again. Sets `wrote`
+  // if the caller must fence.
+  [[gnu::noinline]] Expected<bool> admit_bytes(Desc& desc, Entry& entry, bool clean, bool moved,
+                                               Probe& probe, bool& wrote) {
     P& platform = context_.platform;
     const std::uint64_t word = platform.load(entry.value);
     probe.fingerprint = static_cast<std::uint8_t>(word >> 56);
     // No writer makes a fingerprint of 0.
     if (probe.fingerprint == 0) return skip(Base::damaged_record(word));
-    // The record itself is read only where words cannot decide.
-    if (probe.word == desc.low.load(std::memory_order_relaxed) ||
-        probe.word == desc.bound.load(std::memory_order_relaxed)) {
-      if (Status s = check_record(word, true); !s.ok()) return skip(std::move(s));
-      probe.bytes = RecordView::read(platform, record_at(word)).key();
-    }
-    if (desc.below(probe) || desc.above(probe)) {
+    if (moved || probe.word < desc.low.load(std::memory_order_relaxed) ||
+        probe.word > desc.bound.load(std::memory_order_relaxed)) {
       if (clean) return fail(damaged_leaf(leaf_offset(desc), "an entry outside its range"));
       if (!P::runs("phast.recover.zero"_site)) return false;
       platform.store(entry.value, 0);
@@ -319,17 +346,19 @@ class Recovery : public Scan<T> {
     return true;
   }
 
-  // Makes the entries that count visible.
-  [[gnu::noinline]] Status load_slots(Desc& desc, Leaf& leaf, bool clean, bool& wrote) {
+  // Makes the entries that count visible. `right`: the neighbour, or null.
+  [[gnu::noinline]] Status load_slots(Desc& desc, const Leaf* right, bool clean, bool& wrote) {
     const P& platform = context_.platform;
-    if constexpr (kBytes) prefetch_undecided(desc, leaf);
+    Leaf& leaf = leaf_of(desc);
+    const bool may_be = kBytes && !clean && right != nullptr;
+    const std::uint64_t moved = may_be ? moved_slots(leaf, *right) : 0;
     for (std::uint32_t slot = 0; slot < kEntries; ++slot) {
       Entry& entry = leaf.entries[slot];
       if (platform.load(Codec::commit(entry)) == 0) continue;
       Probe probe{.word = platform.load(entry.key)};
       Expected<bool> counts = false;
       if constexpr (kBytes) {
-        counts = admit_bytes(desc, entry, clean, probe, wrote);
+        counts = admit_bytes(desc, entry, clean, (moved >> slot & 1) != 0, probe, wrote);
       } else {
         counts = admit_word(desc, entry, probe);
       }

@@ -116,7 +116,7 @@ class Structure : public Lookup<T> {
     PERDURE_ASSERT(
         P, "phast.D4",
         middle.word <= desc.bound.load(std::memory_order_relaxed) || platform.poisoned());
-    auto block = heap.allocate(sizeof(Leaf), BlockKind::plain);
+    auto block = heap.allocate(sizeof(Leaf), kStructureKind);
     if (!block) return std::move(block.error());
     const std::uint32_t fresh = table_.take(Base::place_of(*block));
     Separator<P>* separator = nullptr;
@@ -124,7 +124,7 @@ class Structure : public Lookup<T> {
     Status s = fresh == kNoLeaf ? Status(StatusCode::out_of_memory) : Status();
     if (kBytes && s.ok()) {
       // The separator record is written back here and fenced with the new leaf.
-      auto record = heap.allocate(RecordView::bytes_needed(middle.bytes, {}), BlockKind::plain);
+      auto record = heap.allocate(RecordView::bytes_needed(middle.bytes, {}), kStructureKind);
       if (record) {
         low = *record;
         void* memory = heap.template at<void>(low);
@@ -133,7 +133,7 @@ class Structure : public Lookup<T> {
                        "phast.split.separator"_site);
         separator = Separator<P>::make(middle.bytes, low);
         if (separator == nullptr) {
-          heap.free(low);
+          heap.discard(low);
           s = StatusCode::out_of_memory;
         }
       } else {
@@ -142,7 +142,7 @@ class Structure : public Lookup<T> {
     }
     if (!s.ok()) {
       if (fresh != kNoLeaf) table_.give(fresh);
-      heap.free(*block);
+      heap.discard(*block);
       return s;
     }
     Leaf& leaf = leaf_of(desc);
@@ -252,10 +252,15 @@ class Structure : public Lookup<T> {
   }
 
  private:
+  static void prepare_leaf(void* self, std::uint64_t number) {
+    auto* map = static_cast<Structure*>(self);
+    const Desc& desc = map->table_[static_cast<std::uint32_t>(number)];
+    map->context_.heap.prepare_free(Base::leaf_offset(desc));
+  }
   static void finish_leaf(void* self, std::uint64_t number) {
     static_cast<Structure*>(self)->free_leaf(static_cast<std::uint32_t>(number));
   }
-  static constexpr Reclaimer kLeafReclaimer{nullptr, &finish_leaf};
+  static constexpr Reclaimer kLeafReclaimer{&prepare_leaf, &finish_leaf};
 
   // Moves the `keep` smallest of n distinct words to the front, the largest of them last, and their
   // slots with them. Quickselect. The side to which a word goes is not a branch: it would be
@@ -311,7 +316,7 @@ class Structure : public Lookup<T> {
   }
 
   // DRAM: new descriptor -> next -> bound -> version -> fingerprints. Only then may the moved
-  // entries be zeroed.
+  // entries be zeroed, and only when they are durably zero may the new leaf change (phast.I6).
   [[gnu::noinline]] void publish_split(std::uint32_t number, std::uint32_t fresh,
                                        const SplitPlan& plan, Separator<P>* middle) {
     Desc& desc = table_[number];
@@ -352,8 +357,7 @@ class Structure : public Lookup<T> {
     right.unlatch_all();
   }
 
-  // Stale entries would name records that may be freed (hazard 1h, iv). The insert that follows in
-  // this guard fences the write-backs; write() ensures that there is a fence.
+  // Stale entries would name records that may be freed (hazard 1h, iv).
   void zero_moved(Leaf& leaf, const SplitPlan& plan) {
     std::uint64_t moved = 0;
     for (std::uint32_t i = plan.keep; i < plan.count; ++i) {
@@ -364,6 +368,9 @@ class Structure : public Lookup<T> {
       if ((moved >> slot & ((1U << kLineEntries) - 1)) == 0) continue;
       context_.platform.flush(&leaf.entries[slot], kLine, "phast.split.zero"_site);
     }
+    if (moved == 0) return;
+    (void)context_.platform.fence("phast.split.zero"_site);  // if it fails, the pool is poisoned
+    PERDURE_ASSERT(P, "phast.I6", context_.platform.persisted(&leaf, sizeof(leaf)));
   }
 };
 

@@ -226,19 +226,12 @@ class Write : public Structure<T> {
     constexpr bool kClaims = adds(kMode);
     constexpr bool kPresent = kMode != Mode::insert;
     const unsigned stripe = stripe_of(probe);
-    // X4: a split of byte-string leaves write-backs to the insert's fence. Without an insert, this
-    // fences them.
-    bool owes_fence = false;
-    const auto settle = [&] {
-      if (owes_fence) (void)context_.platform.fence("phast.write.settle"_site);
-    };
     for (;;) {
       const auto [number, claimed] = latch_leaf<kClaims, kPresent>(probe);
       Desc& desc = table_[number];
       // What the last holder of the stripe left in a poisoned pool does not count.
       if (context_.platform.poisoned()) [[unlikely]] {
         desc.search.stripes.release(stripe);
-        settle();
         return fail(StatusCode::poisoned);
       }
       std::uint64_t before = 0;
@@ -254,7 +247,6 @@ class Write : public Structure<T> {
         Status s;
         if (kMode != Mode::insert) s = replace_value(desc, slot, before, probe, value);
         desc.search.stripes.release(stripe);
-        settle();
         if (!s.ok()) return fail(std::move(s));
         return kMode == Mode::update;
       }
@@ -265,19 +257,11 @@ class Write : public Structure<T> {
       if (claimed != kNoSlot) {
         Status s = fill_slot(desc, claimed, probe, value);
         desc.search.stripes.release(stripe);  // after a failure the slot is free again
-        if (!s.ok()) {
-          settle();
-          return fail(std::move(s));
-        }
+        if (!s.ok()) return fail(std::move(s));
         return true;
       }
       desc.search.stripes.release(stripe);
-      Status s = this->split(number, probe);
-      owes_fence = kBytes;
-      if (!s.ok()) {
-        settle();
-        return fail(std::move(s));
-      }
+      if (Status s = this->split(number, probe); !s.ok()) return fail(std::move(s));
     }
   }
 
