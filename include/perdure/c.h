@@ -127,7 +127,7 @@ PERDURE_API const char* perdure_version(void);
 
 // ---- handles and types --------------------------------------------------------------------------
 
-typedef struct perdure_pool perdure_pool;          // one file, with up to 256 maps
+typedef struct perdure_pool perdure_pool;          // one file, with up to 1,024 maps
 typedef struct perdure_map perdure_map;            // one map of a pool
 typedef struct perdure_iterator perdure_iterator;  // a position in the entries of a range
 typedef struct perdure_snapshot perdure_snapshot;  // a closed version of a map

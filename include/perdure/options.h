@@ -167,7 +167,7 @@ struct PoolOptions {
 // Options of a new map of engine `phast`.
 struct PhastOptions {
   // The map has 2^partition_bits partitions by key prefix; 0 to 16. kAuto: as many bits as
-  // MapOptions::capacity makes useful, at most 7, and 7 if the capacity is unknown.
+  // MapOptions::capacity makes useful, at most 7, and 4 if the capacity is unknown.
   static constexpr std::uint32_t kAuto = ~0U;
   std::uint32_t partition_bits = kAuto;
   // The lowest key bit of the prefix; ~0: the prefix is the topmost bits. A key whose prefix would

@@ -1,4 +1,4 @@
-// Pool: one file that holds up to 256 named maps. Start here.
+// Pool: one file that holds up to 1,024 named maps. Start here.
 //
 //   auto pool  = perdure::Pool::open("cache.perdure");                    // Expected<Pool>
 //   auto users = pool->map<std::uint64_t, std::uint64_t>("users");        // Expected<Map<..>>

@@ -17,7 +17,7 @@ atexit.register(_core._close_all)
 
 
 class Pool:
-    """One file that holds up to 256 named maps. One process opens it at a time.
+    """One file that holds up to 1,024 named maps. One process opens it at a time.
 
     - `mode`: "open_or_create", "existing" (NotFoundError if it is absent), "create_new"
       (ExistsError if it is present), "read_only" (nothing is written). While a process reads a

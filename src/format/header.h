@@ -17,7 +17,7 @@ namespace perdure {
 struct PoolShape {
   std::uint64_t max_bytes = 64_GiB;
   std::uint64_t extent_bytes = 64_KiB;
-  std::uint32_t root_slots = 256;
+  std::uint32_t root_slots = 1024;
   std::uint64_t initial_extents = 8;
 };
 

@@ -30,6 +30,7 @@ PoolShape shape_of(const PoolOptions& options) noexcept {
   if (options.max_size < kSmallPool) {
     shape.extent_bytes = 16_KiB;
     shape.initial_extents = 4;
+    shape.root_slots = 256;
   }
   return shape;
 }

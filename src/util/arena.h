@@ -18,6 +18,9 @@
 namespace perdure {
 
 inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
+// What begins a large array is on small pages: most arrays stay short, and a huge page each would
+// cost a map of one entry megabytes.
+inline constexpr std::size_t kSmallStart = std::size_t{256} << 10;
 
 struct GiveBack {
   std::size_t mapped = 0;  // bytes of the mapping; 0: malloc'ed
@@ -37,19 +40,25 @@ void place_dram(void* p, std::size_t bytes) noexcept;
 
 // Reserves at least `bytes` of zeroed DRAM from `begin` on; memory is taken when it is touched.
 // Returns null if the address space is refused. Less than 64 KiB comes from the C library, aligned
-// to a pair of cache lines. A huge page or more is aligned to huge pages, and on them if `huge`.
+// to a pair of cache lines. A huge page or more is on huge pages behind its start if `huge`.
 inline Dram reserve_dram(std::size_t bytes, void*& begin, bool huge = true) noexcept {
   const bool small = bytes < (std::size_t{64} << 10);
-  const std::size_t alignment = small ? 128 : bytes < kHugePage ? 1 : kHugePage;
+  huge = huge && bytes >= kHugePage;
+  const std::size_t alignment = small ? 128 : huge ? kHugePage : 1;
   const std::size_t padded = bytes + alignment - 1;
   void* p = small ? std::calloc(1, padded)
                   : mmap(nullptr, padded, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == nullptr || p == MAP_FAILED) return {};
   if (!small) place_dram(p, padded);
-  if (alignment == kHugePage && huge) madvise(p, padded, MADV_HUGEPAGE);
-  const auto at = reinterpret_cast<std::uintptr_t>(p);
-  begin = reinterpret_cast<void*>((at + alignment - 1) & ~(alignment - 1));
+  const std::size_t start = huge ? kSmallStart : 0;  // it ends where a huge page begins
+  const auto at = reinterpret_cast<std::uintptr_t>(p) + start;
+  auto* from = reinterpret_cast<std::byte*>((at + alignment - 1) & ~(alignment - 1));
+  if (huge) {
+    madvise(from - start, start, MADV_NOHUGEPAGE);
+    madvise(from, bytes - start, MADV_HUGEPAGE);
+  }
+  begin = from - start;
   return Dram(p, {small ? 0 : padded});
 }
 

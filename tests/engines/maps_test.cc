@@ -1,6 +1,7 @@
 // Several maps in one pool: names, kinds, engines, drop and create again, the results of list and
 // stats; and that all of it survives a reopen.
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <string>
 #include <utility>
@@ -31,6 +32,37 @@ std::string engine_of(const ::testing::TestParamInfo<EngineInfo>& row) {
   return std::string(engine_name(row.param.engine));
 }
 INSTANTIATE_TEST_SUITE_P(Engines, MapsTest, ::testing::ValuesIn(kEngines), engine_of);
+
+// Of this process: what is not a page of a file.
+std::uint64_t own_memory() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word && word != "RssAnon:") {
+  }
+  std::uint64_t kib = 0;
+  status >> kib;
+  return kib << 10;
+}
+
+TEST_P(MapsTest, AThousandMapsOfOneEntryTakeLittleMemory) {
+  const std::uint64_t n = scaled(1'000, 100);
+  const std::uint64_t before = own_memory();
+  for (const bool again : {false, true}) {
+    if (again) reopen();
+    std::vector<Map<Bytes, Bytes>> maps;
+    for (std::uint64_t i = 0; i < n; ++i) {
+      maps.push_back(must(pool_->map<Bytes, Bytes>(std::to_string(i), engine())));
+      EXPECT_EQ(was_absent(maps.back().put("key", std::to_string(i))), !again);
+    }
+    for (std::uint64_t i = 0; i < n; ++i) {
+      ASSERT_EQ(must(maps[i].get("key")), std::optional(std::to_string(i)));
+    }
+    if (!san()) {
+      EXPECT_LE((own_memory() - before) / n, 128_KiB);
+    }
+  }
+  EXPECT_EQ(must(pool_->list()).size(), n);
+}
 
 TEST_P(MapsTest, MapsOfAllKindsShareAPoolAndStayApart) {
   const std::uint64_t n = scaled(3'000, 500);

@@ -323,7 +323,7 @@ TEST(Housekeeping, StatsAddUp) {
   EXPECT_LE(stats.maps[0].pm_bytes, stats.assigned_bytes);
   EXPECT_GT(stats.maps[0].load_factor, 0.2);
   EXPECT_LE(stats.maps[0].load_factor, 1.0);
-  EXPECT_GT(stats.maps[0].leaves, 20'000U / 56);
+  EXPECT_GE(stats.maps[0].leaves, 20'000U / 60);
   EXPECT_GE(stats.maps[0].height, 2U);
   const CheckReport report = must(pool.check({.deep = true}));
   EXPECT_TRUE(report.ok());

@@ -103,13 +103,16 @@ class PhastMap final : public Check<T> {
     }
   }
 
-  // Returns the number of partitions that pays for a map of so many entries. Each partition begins
-  // with a leaf, and its prefix saves something only if it has some hundred entries.
+  // Returns the number of partitions that pays for a map of so many entries; 0: unknown. Each
+  // partition begins with a leaf, and its prefix saves something only if it has some hundred
+  // entries.
   static std::uint32_t partition_bits_for(std::uint64_t capacity) {
-    constexpr std::uint32_t kDefaultBits = 7;
+    constexpr std::uint32_t kDefaultBits = 4;
+    constexpr std::uint32_t kMostBits = 7;
     constexpr std::uint64_t kPartitionEntries = 512;
+    if (capacity == 0) return kDefaultBits;
     std::uint32_t bits = 0;
-    while (bits < kDefaultBits && (capacity == 0 || capacity >> bits > kPartitionEntries)) ++bits;
+    while (bits < kMostBits && capacity >> bits > kPartitionEntries) ++bits;
     return bits;
   }
 
