@@ -2,6 +2,7 @@
 // the call that receives it.
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -32,5 +33,47 @@ class FunctionRef<R(Args...)> {
   void* object_;
   R (*call_)(void*, Args...);
 };
+
+namespace detail {
+
+// A callback that may throw. The library is compiled without exceptions: one that passed through it
+// would leave guards held. So it waits here until the call of the library has returned: rethrow().
+// Meanwhile f is not called again, and R() is returned: false, which ends a walk.
+template <class F>
+class Carried {
+ public:
+  explicit Carried(F f) noexcept : f_(std::move(f)) {}
+  Carried(const Carried&) = delete;
+  Carried& operator=(const Carried&) = delete;
+
+  template <class... Args>
+  auto operator()(Args&&... args) noexcept -> std::invoke_result_t<F&, Args...> {
+#ifdef __cpp_exceptions
+    using R = std::invoke_result_t<F&, Args...>;
+    if (thrown_ != nullptr) return R();
+    try {
+      return f_(std::forward<Args>(args)...);
+    } catch (...) {
+      thrown_ = std::current_exception();
+      return R();
+    }
+#else
+    return f_(std::forward<Args>(args)...);
+#endif
+  }
+  void rethrow() {
+#ifdef __cpp_exceptions
+    if (thrown_ != nullptr) std::rethrow_exception(std::move(thrown_));
+#endif
+  }
+
+ private:
+  F f_;
+#ifdef __cpp_exceptions
+  std::exception_ptr thrown_;
+#endif
+};
+
+}  // namespace detail
 
 }  // namespace perdure

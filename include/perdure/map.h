@@ -93,11 +93,12 @@ class Map {
                             desired ? &values[1] : nullptr);
   }
   // Gives the key what f(before) returns. `before` is a std::optional<V>, empty if the key is
-  // absent; f returns a std::optional<V>, empty to erase the key. If it returns what it got,
-  // nothing is written. If another mutation of the key comes in between, f is called again, and
-  // only its last result counts. f must not throw, and must not call the pool. A view that f
-  // returns must outlive the call. present(): the key was present before. If many threads change
-  // the key, f may run often. Costs: those of get() and of compare_exchange().
+  // absent; f returns the new value, or a std::optional of it, empty to erase the key: a V, or what
+  // a V is made of, as a std::string for a view. If it returns what it got, nothing is written. If
+  // another mutation of the key comes in between, f is called again, and only its last result
+  // counts. f may read the pool; if it throws, nothing is written. A view that f returns must
+  // outlive the call. present(): the key was present before. If many threads change the key, f may
+  // run often. Costs: those of get() and of compare_exchange().
   template <class F>
     requires(HasExactBits<V>)
   Found modify(const K& key, F&& f) {
@@ -106,7 +107,8 @@ class Map {
       if (!copy) return std::move(copy.error());
       std::optional<V> before;
       if (*copy) before = V(**copy);
-      const std::optional<V> after = f(std::as_const(before));
+      const auto made = f(std::as_const(before));  // owns what `after` may be a view of
+      const std::optional<V> after(made);
       const bool same =
           before.has_value() == after.has_value() &&
           (!before || detail::same_value(detail::to_value(*before), detail::to_value(*after)));
@@ -138,7 +140,8 @@ class Map {
   // one key take effect in their order. phast, level and clevel overlap the cache misses of 16
   // mutations and wait for their write-backs together; other engines gain less. 16 to 256 mutations
   // per call gain most.
-  // Calls done(i, found) in order, where `found` is what the single call would have returned.
+  // Calls done(i, found) in order, where `found` is what the single call would have returned. If
+  // `done` throws, mutations that come later may be done, or not.
   // Returns ok if all succeeded, otherwise the first error; the rest is tried anyway.
   template <class F>
   Status write_many(std::span<const Mutation<K, V>> mutations, F&& done) {
@@ -152,11 +155,13 @@ class Map {
                     .key = detail::to_key(mutation.key),
                     .value = detail::to_value(mutation.value)};
       }
-      index_->write_many({batch.data(), n}, [&](std::size_t i, Expected<bool> result) {
+      detail::Carried each([&](std::size_t i, Expected<bool> result) {
         const Found found = detail::found_of(batch[i].kind, std::move(result));
         if (!found.ok() && first.ok()) first = found.status();
         done(begin + i, found);
       });
+      index_->write_many({batch.data(), n}, each);
+      each.rethrow();
     }
     return first;
   }
@@ -180,13 +185,14 @@ class Map {
     return detail::present_if(index_->read(detail::to_key(key), [](const detail::Value&) {}));
   }
   // Calls visit(value) if the key is present. Copies nothing; the view ends with the callback.
-  // `visit` may read maps of the same pool. It must not change one, must not call Pool and must not
-  // throw. While it runs, no freed block is reused, so it must be short.
+  // `visit` may read maps of the same pool, and may throw. It must not change a map, and must not
+  // call Pool. While it runs, no freed block is reused, so it must be short.
   template <class F>
   Found read(const K& key, F&& visit) {
-    return detail::present_if(index_->read(detail::to_key(key), [&](const detail::Value& value) {
-      visit(detail::from_value<V>(value));
-    }));
+    detail::Carried one([&](const detail::Value& value) { visit(detail::from_value<V>(value)); });
+    auto present = index_->read(detail::to_key(key), one);
+    one.rethrow();
+    return detail::present_if(std::move(present));
   }
   // Calls visit(i, value) for each keys[i] that is present, in order. Returns how many are present.
   // Copies nothing; `visit` has the limits of that of read(). The cache misses of up to 64 lookups
@@ -198,10 +204,11 @@ class Map {
     for (std::size_t begin = 0; begin < keys.size(); begin += kBatch) {
       const std::size_t n = std::min(kBatch, keys.size() - begin);
       for (std::size_t i = 0; i < n; ++i) batch[i] = detail::to_key(keys[begin + i]);
-      auto found = index_->read_many(std::span<const detail::Key>(batch.data(), n),
-                                     [&](std::size_t i, const detail::Value& value) {
-                                       visit(begin + i, detail::from_value<V>(value));
-                                     });
+      detail::Carried each([&](std::size_t i, const detail::Value& value) {
+        visit(begin + i, detail::from_value<V>(value));
+      });
+      auto found = index_->read_many(std::span<const detail::Key>(batch.data(), n), each);
+      each.rethrow();
       if (!found) return found;
       present += *found;
     }
@@ -235,7 +242,7 @@ class Map {
   template <class F>
   Expected<std::uint64_t> for_each(F&& visit) {
     std::uint64_t visited = 0;
-    auto done = index_->for_each([&](std::span<const detail::Entry> entries) {
+    detail::Carried each([&](std::span<const detail::Entry> entries) {
       for (const detail::Entry& entry : entries) {
         ++visited;
         if (!detail::goes_on(visit, detail::from_key<K>(entry.key),
@@ -245,6 +252,8 @@ class Map {
       }
       return true;
     });
+    auto done = index_->for_each(each);
+    each.rethrow();
     if (!done) return fail(std::move(done.error()));
     return visited;
   }

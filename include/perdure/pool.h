@@ -249,11 +249,17 @@ class Pool {
   // Calls reads() while no mutation of any map of the pool is under way: all that it reads, with
   // any number of calls on any maps, belongs to one moment. Mutations of other threads wait
   // meanwhile, so `reads` must be short; other reads go on. It must not change a map or call Pool:
-  // such calls fail with invalid_argument. It must not throw, and read_batch() must not be called
-  // from a callback of a read or a scan. First waits for the mutations under way, and for another
+  // such calls fail with invalid_argument. It may throw. read_batch() must not be called from a
+  // callback of a read or a scan. First waits for the mutations under way, and for another
   // read_batch(), sync(), check(), compact(), or the making or dropping of a map. Beside the reads
   // it costs some microseconds for each core that runs a thread of the process.
-  Status read_batch(FunctionRef<void()> reads);
+  template <class F>
+  Status read_batch(F&& reads) {
+    detail::Carried once([&] { reads(); });
+    Status s = run_read_batch(once);
+    once.rethrow();
+    return s;
+  }
 
   // Runs one step, about a millisecond at most, of the pool's background work (a rehash or a sweep)
   // on the calling thread. Returns false if there was none; phast has none. For pools opened with
@@ -284,6 +290,7 @@ class Pool {
   Expected<std::shared_ptr<detail::VersionedIndex>> open_versioned(std::string_view name,
                                                                    const MapOptions& options,
                                                                    const MapTypes& spec);
+  Status run_read_batch(FunctionRef<void()> reads);
   friend class detail::PoolImpl;
 
   std::unique_ptr<detail::PoolImpl> impl_;

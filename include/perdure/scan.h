@@ -133,7 +133,7 @@ Expected<std::uint64_t> scan_entries(const ScanOptions<K>& options, Scan&& scan,
   PrefixEnd end;
   auto range = scan_range(options, end);
   if (!range) return fail(std::move(range.error()));
-  Expected<void> done = scan(*range, [&](std::span<const Entry> entries) {
+  Carried each([&](std::span<const Entry> entries) {
     if (left == 0) return false;
     for (const Entry& entry : entries) {
       --left;
@@ -143,6 +143,8 @@ Expected<std::uint64_t> scan_entries(const ScanOptions<K>& options, Scan&& scan,
     }
     return true;
   });
+  Expected<void> done = scan(*range, FunctionRef<bool(std::span<const Entry>)>(each));
+  each.rethrow();
   if (!done) return fail(std::move(done.error()));
   return options.limit - left;
 }

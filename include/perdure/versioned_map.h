@@ -58,21 +58,27 @@ Expected<void> diff_entries(VersionedIndex& index, Version from, Version to,
   PrefixEnd end;
   auto range = scan_range(options, end);
   if (!range) return fail(std::move(range.error()));
-  return index.diff(from, to, *range, [&](const Difference& difference) {
+  Carried each([&](const Difference& difference) {
     if (left == 0) return false;
     --left;
     return goes_on(visit, from_key<K>(difference.key), typed<V>(difference.before),
                    typed<V>(difference.after)) &&
            left != 0;
   });
+  auto done = index.diff(from, to, *range, each);
+  each.rethrow();
+  return done;
 }
 
 // Visits the history of `key` up to version `last`, which is included.
 template <MapKey K, MapValue V, class F>
 Expected<void> history_entries(VersionedIndex& index, const K& key, Version last, F& visit) {
-  return index.history(to_key(key), [&](const VersionedValue& entry) {
+  Carried each([&](const VersionedValue& entry) {
     return entry.version <= last && goes_on(visit, entry.version, typed<V>(entry.value));
   });
+  auto done = index.history(to_key(key), each);
+  each.rethrow();
+  return done;
 }
 
 }  // namespace detail
@@ -100,8 +106,10 @@ class Snapshot {
   // Calls visit(value) if the key was present. Copies nothing; as Map::read().
   template <class F>
   Found read(const K& key, F&& visit) const {
-    return detail::present_if(
-        read_at(key, [&](const detail::Value& value) { visit(detail::from_value<V>(value)); }));
+    detail::Carried one([&](const detail::Value& value) { visit(detail::from_value<V>(value)); });
+    auto present = read_at(key, one);
+    one.rethrow();
+    return detail::present_if(std::move(present));
   }
   // Copies the value that each keys[i] had into values[i]; values[i] is empty if it was absent.
   // Returns how many were present. Cache misses do not overlap.
@@ -205,9 +213,10 @@ class VersionedMap : public OrderedMap<K, V> {
   // Calls visit(value) if the key was present. Copies nothing; as Map::read().
   template <class F>
   Found read(const K& key, Version version, F&& visit) {
-    return detail::present_if(versioned_->read_at(
-        detail::to_key(key), version,
-        [&](const detail::Value& value) { visit(detail::from_value<V>(value)); }));
+    detail::Carried one([&](const detail::Value& value) { visit(detail::from_value<V>(value)); });
+    auto present = versioned_->read_at(detail::to_key(key), version, one);
+    one.rethrow();
+    return detail::present_if(std::move(present));
   }
 
   // As scan(), but visits the entries of `version`: the paper's extract_snapshot. It is not named

@@ -110,7 +110,7 @@ Status Pool::commit(const WriteBatch& batch) {
   const detail::BatchItems none;
   return impl_->commit(batch.items_ != nullptr ? *batch.items_ : none);
 }
-Status Pool::read_batch(FunctionRef<void()> reads) { return impl_->read_batch(reads); }
+Status Pool::run_read_batch(FunctionRef<void()> reads) { return impl_->read_batch(reads); }
 Expected<std::uint64_t> Pool::epoch() const { return impl_->epoch(); }
 Status Pool::wait_durable(std::uint64_t epoch) { return impl_->wait_durable(epoch); }
 Status Pool::resume_log() { return impl_->resume_log(); }
