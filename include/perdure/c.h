@@ -496,6 +496,8 @@ typedef struct perdure_map_stats {
 } perdure_map_stats;
 // Fills `stats`, whose struct_size must be set. May read the whole map: O(n).
 PERDURE_API perdure_status perdure_map_get_stats(perdure_map* map, perdure_map_stats* stats);
+// The number of entries: as Map::size() in map.h, so mostly O(threads).
+PERDURE_API perdure_status perdure_size(perdure_map* map, uint64_t* entries);
 
 // ---- one key ------------------------------------------------------------------------------------
 

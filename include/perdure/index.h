@@ -138,6 +138,9 @@ class Index {
   // visited or not.
   virtual Expected<void> for_each(FunctionRef<bool(std::span<const Entry>)> visit) = 0;
 
+  // How many entries there are: exact when no mutation is under way. O(threads), but the first call
+  // after an open may read the whole map, while mutations wait.
+  virtual Expected<std::uint64_t> size() = 0;
   virtual void stats(EngineStats& out) = 0;
   // Verifies what `options` asks for and adds violations to `report`. No mutation may be in flight.
   virtual void check(const CheckOptions& options, Findings& report) = 0;

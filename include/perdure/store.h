@@ -53,6 +53,8 @@ class Store {
   Expected<std::optional<std::string>> get(std::string_view key) { return map_->get(key); }
   // present(): the key exists. Copies nothing.
   Found contains(std::string_view key) { return map_->contains(key); }
+  // As Map::size().
+  Expected<std::uint64_t> size() { return map_->size(); }
   // Calls visit(std::string_view) if the key is present. Copies nothing; as Map::read().
   template <class F>
   Found read(std::string_view key, F&& visit) {

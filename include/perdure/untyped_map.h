@@ -149,8 +149,9 @@ class UntypedMap {
   // Calls visit(i, value) for each keys[i] that is present. Returns how many are present.
   Expected<std::uint64_t> read_many(std::span<const UntypedKey> keys,
                                     FunctionRef<void(std::size_t, const UntypedValue&)> visit);
-  // As Map::for_each() and Map::stats().
+  // As Map::for_each(), Map::size() and Map::stats().
   Expected<std::uint64_t> for_each(VisitUntyped visit);
+  Expected<std::uint64_t> size();
   MapStats stats();
 
   // As OrderedMap::scan(). If the engine keeps no order: `unsupported`, as the error or as the

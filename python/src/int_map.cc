@@ -180,7 +180,7 @@ void add_arrays_and_ranges(nb::class_<IntMapState>& type) {
            [](const IntMapState& s) {
              UntypedMap& map = s.opened();
              const Use use(*s.pool, Use::Kind::reads);
-             return released([&] { return map.stats().entries; });
+             return take(released([&] { return map.size(); }));
            })
       .def(
           "_iterate",

@@ -57,7 +57,7 @@ nb::object get(const MapState& state, nb::handle key) {
 std::uint64_t length(const MapState& state) {
   UntypedMap& map = state.opened();
   const Use use(*state.pool, Use::Kind::reads);
-  return released([&] { return map.stats().entries; });
+  return take(released([&] { return map.size(); }));
 }
 
 // --- slots of the type: the calls of store[key], without the detour over methods ---

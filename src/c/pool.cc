@@ -490,6 +490,16 @@ perdure_status perdure_map_get_info(perdure_map* map, perdure_map_info* info) {
   return PERDURE_OK;
 }
 
+perdure_status perdure_size(perdure_map* map, std::uint64_t* entries) {
+  if (auto s = not_null(__func__, "entries", entries); s != PERDURE_OK) return s;
+  *entries = 0;
+  if (auto s = reads(__func__, "map", map); s != PERDURE_OK) return s;
+  auto size = map->map.size();
+  if (!size) return failed(size.error());
+  *entries = *size;
+  return PERDURE_OK;
+}
+
 perdure_status perdure_map_get_stats(perdure_map* map, perdure_map_stats* stats) {
   if (auto s = clear(__func__, "stats", stats); s != PERDURE_OK) return s;
   if (auto s = reads(__func__, "map", map); s != PERDURE_OK) return s;

@@ -37,6 +37,8 @@
 #include <utility>
 
 #include "index/engine.h"
+#include "index/engine_report.h"
+#include "index/entry_count.h"
 #include "perdure/index.h"
 #include "perdure/options.h"
 
@@ -87,6 +89,21 @@ class MapEngine : public Interface, public EngineInstance {
   Expected<bool> erase(const detail::Key& key) final { return engine().remove(key, nullptr); }
   Expected<bool> erase_if(const detail::Key& key, const detail::Value& expected) final {
     return engine().remove(key, &expected);
+  }
+  Expected<std::uint64_t> size() final {
+    if (Status s = context_.platform.poisoned() ? context_.platform.failure() : Status(); !s.ok())
+      return fail(std::move(s));
+    if (!entries_.known()) {
+      // In a callback it cannot wait for the mutations under way: counts, and forgets.
+      if (context_.epochs.in_guard()) return counted();
+      if (context_.epochs.gate().held() || context_.read_only) {
+        entries_.start(counted());
+      } else {
+        const GateHold<P> hold(context_.epochs);
+        if (!entries_.known()) entries_.start(counted());
+      }
+    }
+    return entries_.sum();
   }
   void write_many(Mutations mutations, Done done) final {
     for (std::size_t begin = 0; begin < mutations.size();) {
@@ -278,11 +295,27 @@ class MapEngine : public Interface, public EngineInstance {
     return context_.platform.fence(site);
   }
 
+  // The results of a mutation that adds an entry, and of one that removes it; in its guard.
+  [[gnu::always_inline]] bool came() noexcept {
+    entries_.add(1);
+    return true;
+  }
+  [[gnu::always_inline]] bool went() noexcept {
+    entries_.add(-1);
+    return true;
+  }
+
   EngineContext<P> context_;
   const std::uint64_t root_offset_;
   Root* const root_;
+  EntryCount<P> entries_;
 
  private:
+  std::uint64_t counted() {
+    EngineStats stats;
+    engine().stats(stats);
+    return stats.entries;
+  }
   Engine& engine() noexcept { return static_cast<Engine&>(*this); }
 
   // Prefetches what the mutations will read.
@@ -348,7 +381,12 @@ class MapEngine : public Interface, public EngineInstance {
       for (std::size_t i = first; i < n; ++i) engine().store(pending[i]);
       for (std::size_t i = first; i < n; ++i) wrote |= engine().write_back(pending[i]);
       const bool durable = !wrote || engine().settle();
-      for (std::size_t i = first; i < n; ++i) engine().finish(pending[i], durable, results[i]);
+      for (std::size_t i = first; i < n; ++i) {
+        engine().finish(pending[i], durable, results[i]);
+        const MutationKind kind = mutations[i].kind;
+        if (!results[i] || !*results[i] || kind == MutationKind::update) continue;
+        entries_.add(kind == MutationKind::erase ? -1 : 1);
+      }
       for (std::size_t i = first; i < n; ++i) engine().clean_up(pending[i]);
     }
   }

@@ -278,6 +278,7 @@ Expected<std::uint64_t> UntypedMap::for_each(VisitUntyped visit) {
   return visited;
 }
 
+Expected<std::uint64_t> UntypedMap::size() { return index_->size(); }
 MapStats UntypedMap::stats() { return detail::stats_of(*index_); }
 
 Status UntypedMap::keeps_order() const {

@@ -220,6 +220,11 @@ class LittleEngine final : public EngineInstance, public detail::Index {
     }
     return {};
   }
+  Expected<std::uint64_t> size() override {
+    EngineStats figures;
+    stats(figures);
+    return figures.entries;
+  }
   void stats(EngineStats& out) override {
     for (Slot& slot : root_->slots) out.entries += context_.platform.load(slot.key) != 0 ? 1 : 0;
   }

@@ -68,7 +68,8 @@ static void all_of_map(perdure_map* map, const char* why) {
 #define REFUSED(call) INVALID(why, call)
   REFUSED(perdure_map_get_info(map, &info));
   REFUSED(perdure_map_get_stats(map, &stats));
-  CHECK(info.versioned == 0 && stats.partial == 0);
+  REFUSED(perdure_size(map, &words));
+  CHECK(info.versioned == 0 && stats.partial == 0 && words == 0);
   REFUSED(perdure_put(map, "k", 1, "v", 1, &present));
   CHECK(!present);
   REFUSED(perdure_insert(map, "k", 1, "v", 1, NULL));
@@ -219,6 +220,7 @@ static void null_arguments(perdure_pool* pool) {
   INVALID("map is NULL", perdure_map_open(pool, "x", NULL, NULL));
   INVALID("info is NULL", perdure_map_get_info(map, NULL));
   INVALID("stats is NULL", perdure_map_get_stats(map, NULL));
+  INVALID("entries is NULL", perdure_size(map, NULL));
   INVALID("counters is NULL", perdure_thread_counters(NULL));
   INVALID("key is NULL", perdure_put(map, NULL, 1, "v", 1, NULL));
   INVALID("value is NULL", perdure_put(map, "k", 1, NULL, 1, NULL));

@@ -98,6 +98,9 @@ static void reports(void) {
   OK(perdure_map_get_stats(map, &figures));
   CHECK(figures.entries == 1001 && figures.leaves > 0 && figures.partial == 0);
   CHECK(figures.pm_bytes > 1000 && figures.struct_size == sizeof(figures));
+  uint64_t entries = 0;
+  OK(perdure_size(map, &entries));
+  CHECK(entries == 1001);
 
   perdure_map_close(open_bytes(pool, "second", PERDURE_ENGINE_LEVEL));
   OK(perdure_pool_list(pool, list_names, names));

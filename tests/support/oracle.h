@@ -95,6 +95,10 @@ class OracleIndex final : public detail::OrderedIndex {
     }
     return {};
   }
+  Expected<std::uint64_t> size() override {
+    std::shared_lock lock(mutex_);
+    return map_.size();
+  }
   void stats(EngineStats& out) override {
     std::shared_lock lock(mutex_);
     out.entries = map_.size();

@@ -43,7 +43,7 @@ class Write : public Insert<T> {
       }
       const bool durable = persist(found.item, sizeof(Item), "clevel.erase.state"_site);
       if (!bury(found, probe, stripe, place, durable)) return fail(StatusCode::poisoned);
-      return true;
+      return this->went();
     }
   }
 
@@ -200,7 +200,7 @@ class Write : public Insert<T> {
       const LevelList* seen = found.list;
       auto added = add(probe, block, bytes, before, seen);
       if (!added) return end(fail(std::move(added.error())));
-      if (*added == Added::done) return true;
+      if (*added == Added::done) return this->came();
       if (*added == Added::exists && kMode == Mode::insert) return end(false);
       if (*added != Added::full) continue;
       if (Status s = make_slot(probe, seen); !s.ok()) return end(fail(std::move(s)));

@@ -78,7 +78,7 @@ class Write : public Replace<T> {
     locks.release();
     if (has_records()) context_.heap.retire(before, "level.erase.retire"_site);
     this->after_erase(left);
-    return true;
+    return this->went();
   }
 
  protected:
@@ -160,7 +160,7 @@ class Write : public Replace<T> {
     if (made == Made::overflow) return fail(too_many_clashes());
     if (made == Made::full) return false;
     if (!adds(kMode) && !fresh.found) return absent();
-    return adds(kMode) ? !fresh.found : fresh.found;
+    return adds(kMode) ? !fresh.found && this->came() : fresh.found;
   }
 
   // Makes one attempt under the key's locks. `no_room`: gets the generation of the view, if this

@@ -52,6 +52,8 @@ class Recovery : public Scan<T> {
     };
     in_parallel(visit, [] {});
     if (!first_error.ok()) return fail(std::move(first_error));
+    const bool has_zero = !kBytes && context_.platform.load(root_->zero_present) != 0;
+    this->entries_.start(shown_.load(std::memory_order_relaxed) + (has_zero ? 1 : 0));
     return Recovered::done;
   }
 
@@ -188,6 +190,7 @@ class Recovery : public Scan<T> {
     // If damage may be passed over, the chain ends before it.
     if (!s.ok()) s = pass_over(std::move(s));
     bool wrote = false;
+    std::uint64_t shown = 0;
     std::size_t loaded = 0;
     for (; loaded < leaves.size() && s.ok(); ++loaded) {
       if constexpr (kBytes) prefetch_bound(leaves, loaded + kAhead);
@@ -198,9 +201,11 @@ class Recovery : public Scan<T> {
       const Leaf* right = last ? nullptr : &leaf_of(table_[leaves[loaded + 1]]);
       if (s.ok()) s = load_slots(desc, right, clean, wrote);
       if (!s.ok()) break;
+      shown += static_cast<std::uint64_t>(__builtin_popcountll(desc.visible()));
       if (left != nullptr) left->next.store(leaves[loaded], std::memory_order_relaxed);
     }
     if (!s.ok()) s = pass_over(std::move(s));
+    shown_.fetch_add(shown, std::memory_order_relaxed);
     if (s.ok() && wrote && !context_.platform.fence("phast.recover.zero"_site)) {
       s = StatusCode::poisoned;
     }
@@ -394,6 +399,8 @@ class Recovery : public Scan<T> {
     for (std::size_t i = 0; i < count; ++i) words[i] = context_.platform.load(named[i]->value);
     return crc32c(0, words, count * sizeof(std::uint64_t));
   }
+  typename P::template Atomic<std::uint64_t> shown_{0};  // entries, during recover()
+
   void close_leaf(const Desc& desc) {
     P& platform = context_.platform;
     Leaf& leaf = leaf_of(desc);

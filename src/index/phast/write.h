@@ -56,7 +56,7 @@ class Write : public Structure<T> {
     desc.search.stripes.release(stripe);
     if (!s.ok()) return fail(std::move(s));
     if (empty) this->try_unlink(number);
-    return true;
+    return this->went();
   }
 
  protected:
@@ -258,7 +258,7 @@ class Write : public Structure<T> {
         Status s = fill_slot(desc, claimed, probe, value);
         desc.search.stripes.release(stripe);  // after a failure the slot is free again
         if (!s.ok()) return fail(std::move(s));
-        return true;
+        return this->came();
       }
       desc.search.stripes.release(stripe);
       if (Status s = this->split(number, probe); !s.ok()) return fail(std::move(s));
@@ -288,7 +288,7 @@ class Write : public Structure<T> {
       return fail(StatusCode::poisoned);
     PERDURE_ASSERT(P, "phast.I4", platform.persisted(&root_->zero_value, 16));
     if (present && records()) context_.heap.retire(before, "phast.zero.retire"_site);
-    return !adds(mode) || !present;
+    return !adds(mode) || (!present && this->came());
   }
 
   [[gnu::noinline]] Expected<bool> erase_zero(const detail::Value* expected) {
@@ -305,7 +305,7 @@ class Write : public Structure<T> {
       return fail(StatusCode::poisoned);
     PERDURE_ASSERT(P, "phast.I4", platform.persisted(&root_->zero_present, 8));
     if (records()) context_.heap.retire(platform.load(root_->zero_value));
-    return true;
+    return this->went();
   }
 };
 

@@ -130,6 +130,7 @@ class Write : public Mutation<T> {
     }
     discard(fresh);
     if (!s.ok()) return fail(std::move(s));
+    if (adds(kMode) && done && *done) this->came();
     return done;
   }
   template <Mode kMode>
@@ -245,7 +246,7 @@ class Write : public Mutation<T> {
       s = give_back(number, probe);
       if (s.ok()) {
         discard(fresh);
-        return true;
+        return this->went();
       }
     } else {
       if (record_values_) fresh.replaced = value;
@@ -255,7 +256,7 @@ class Write : public Mutation<T> {
     let_go(node, held, true);
     discard(fresh);
     if (!s.ok()) return fail(std::move(s));
-    return true;
+    return this->went();
   }
 };
 

@@ -54,7 +54,7 @@ class Write : public Towers<T> {
       if (this->walking()) step_back(path, node);
     }
     retire(offset_of(node), blob);
-    return true;
+    return this->went();
   }
 
  protected:
@@ -322,8 +322,9 @@ class Write : public Towers<T> {
       if (!made) return fail(std::move(made.error()));
       if (*made == Made::again) continue;
       if (!adds(kMode)) return *made == Made::exists;
-      if (*made == Made::done) this->tend();
-      return *made == Made::done;
+      if (*made != Made::done) return false;
+      this->tend();
+      return this->came();
     }
   }
 };
