@@ -22,6 +22,7 @@ enum ExitStatus : int {
   exit_negative = 1,  // the key or map was not found, or check found a violation
   exit_usage = 2,
   exit_failure = 3,  // everything else: cannot open, full, I/O, corruption
+  exit_busy = 4,     // another process has the pool: the same command may work later
 };
 
 using Action = std::function<int()>;
@@ -59,6 +60,7 @@ struct PoolArguments {
   bool no_auto_shrink = false;
   std::uint64_t recovery_threads = 0;  // 0: one per core
   std::uint64_t background_threads = 1;
+  double wait = 0;  // seconds, for a pool that another process has open
   bool interleave = false;
   bool verbose = false;
   bool read_only = false;
@@ -136,7 +138,8 @@ int finish_standard_output(int status, int failed = 0);
 
 // Prints on standard error. An error is ignored: there is no other place to tell it.
 void say(std::string_view text);
-// Prints `perdure: FILE: what is wrong; what to do` on standard error. Returns exit_failure.
+// Prints `perdure: FILE: what is wrong; what to do` on standard error. Returns exit_failure, or
+// exit_busy.
 int report(const std::string& path, const Status& status);
 // The same for an error that the tool itself has found. `message` is all after "FILE: ".
 int report(const std::string& path, std::string_view message, int status = exit_failure);

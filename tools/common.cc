@@ -39,7 +39,7 @@ std::string_view advice(StatusCode code) {
     case StatusCode::exists:
       return "choose another path, or remove the file first";
     case StatusCode::busy:
-      return "wait for that process or stop it; info and list work meanwhile";
+      return "wait for that process (--wait SECONDS) or stop it; info and list work meanwhile";
     case StatusCode::corruption:
       return "restore a copy of the file";
     case StatusCode::unsupported_format:
@@ -233,6 +233,11 @@ void add_opening(CLI::App& command, PoolArguments& arguments) {
             "threads of the recovery at open (default: one per core)");
   add_count(command, "--background-threads", arguments.background_threads, 0, kMaxBackgroundThreads,
             "threads that rehash and sweep beside the command (default: 1)");
+  command
+      .add_option("--wait", arguments.wait,
+                  "how long to wait for a pool that another process has open (default: 0)")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.0, 1e6));
   command.add_flag("--interleave", arguments.interleave,
                    "take new memory from all nodes of the machine in turn (NUMA)");
   command.add_flag("--verbose", arguments.verbose,
@@ -310,6 +315,7 @@ Expected<Pool> open_pool(const PoolArguments& arguments, Access access, bool acc
   options.handle_sigbus = true;
   if (arguments.max_size) options.max_size = *arguments.max_size;
   if (arguments.durability) options.durability = *arguments.durability;
+  options.open_timeout_ms = static_cast<std::uint32_t>(arguments.wait * 1000);
   options.recovery_threads = static_cast<std::uint32_t>(arguments.recovery_threads);
   options.background_threads = static_cast<std::uint32_t>(arguments.background_threads);
   options.interleave = arguments.interleave;
@@ -438,7 +444,7 @@ int report(const std::string& path, const Status& status) {
     message += "; ";
     message += advice(status.code());
   }
-  return report(path, message);
+  return report(path, message, status == StatusCode::busy ? exit_busy : exit_failure);
 }
 
 int report(const std::string& path, std::string_view message, int status) {

@@ -260,6 +260,8 @@ typedef struct perdure_pool_options {
   int32_t background_threads;  // 0: one; at most 16; -1: none, see perdure_pool_run_background()
   uint32_t write_latency_ns;   // wait after each write-back, with PERDURE_DURABILITY_EMULATED only
   uint32_t flags;              // PERDURE_POOL_...
+  uint32_t open_timeout_ms;    // how long to wait for a pool that is busy; 0: not
+  uint32_t reserved;           // 0
 } perdure_pool_options;
 // If another process cuts the file short, or its medium fails, calls return PERDURE_POISONED and
 // the process gets no SIGBUS. Installs a handler for the process.
@@ -279,6 +281,8 @@ typedef struct perdure_pool_options {
    0,                             \
    NULL,                          \
    NULL,                          \
+   0,                             \
+   0,                             \
    0,                             \
    0,                             \
    0,                             \

@@ -268,6 +268,7 @@ class _Pool:
         accept_untrusted: bool,
         allow_damage: bool,
         handle_sigbus: bool,
+        timeout: float,
         interval: float,
         log_bytes: int,
         keep_log_bytes: int,

@@ -34,6 +34,7 @@ class Pool:
     - `allow_damage`: with "read_only", open a damaged pool, so that check() can report the damage
     - `handle_sigbus`: if another process cuts the file short, raise PoisonedError instead of a
       signal
+    - `timeout`: how many seconds an open waits for a pool that another process has open
     - only for "buffered": `interval`, seconds between two durable cuts; `log_bytes`, the bound of
       the log (0: 1 GiB, or a quarter of a larger pool); `keep_log_bytes`, how much of it stays for
       backup() when it is not needed any more; `memory_directory`, where the live image lies, such
@@ -57,14 +58,14 @@ class Pool:
     def __init__(self, path: str | bytes | os.PathLike[Any], *, mode: str = "open_or_create",
                  durability: str = "auto", max_size: int = 64 * GIB, recovery_threads: int = 0,
                  background_threads: int = 1, accept_untrusted: bool = False,
-                 allow_damage: bool = False, handle_sigbus: bool = False, interval: float = 0.1,
-                 log_bytes: int = 0, keep_log_bytes: int = 0,
+                 allow_damage: bool = False, handle_sigbus: bool = False, timeout: float = 0,
+                 interval: float = 0.1, log_bytes: int = 0, keep_log_bytes: int = 0,
                  memory_directory: str | bytes | os.PathLike[Any] | None = None,
                  on_lag: str = "throttle", on_log_failure: str = "refuse") -> None:
         self._base = _core._Pool(path, mode, durability, max_size, recovery_threads,
                                  background_threads, accept_untrusted, allow_damage, handle_sigbus,
-                                 interval, log_bytes, keep_log_bytes, memory_directory, on_lag,
-                                 on_log_failure)
+                                 timeout, interval, log_bytes, keep_log_bytes, memory_directory,
+                                 on_lag, on_log_failure)
         self._map_mode = "read_only" if mode == "read_only" else "open_or_create"
 
     __reduce_ex__ = _refuse_pickle

@@ -71,10 +71,10 @@ std::optional<Engine> engine_of(const Strings& name) {
 }
 
 // Of the seconds between two cuts.
-std::uint32_t milliseconds_of(double seconds) {
-  const double ms = std::round(seconds * 1000);
-  if (ms >= 1 && ms <= 3'600'000) return static_cast<std::uint32_t>(ms);
-  raise_invalid("interval is 0.001 to 3600 seconds");
+std::uint32_t milliseconds_of(double seconds, double least, const char* why) {
+  const double ms = std::ceil(seconds * 1000);
+  if (ms >= least && ms <= 3'600'000) return static_cast<std::uint32_t>(ms);
+  raise_invalid(why);
 }
 
 nb::dict cuts_of(const PoolStats& stats) {
@@ -100,13 +100,15 @@ class PyPool {
  public:
   PyPool(nb::handle path, const std::string& mode, const std::string& durability,
          std::uint64_t max_size, std::uint32_t recovery_threads, std::uint32_t background_threads,
-         bool accept_untrusted, bool allow_damage, bool handle_sigbus, double interval,
-         std::uint64_t log_bytes, std::uint64_t keep_log_bytes, nb::handle memory_directory,
-         const std::string& on_lag, const std::string& on_log_failure) {
+         bool accept_untrusted, bool allow_damage, bool handle_sigbus, double timeout,
+         double interval, std::uint64_t log_bytes, std::uint64_t keep_log_bytes,
+         nb::handle memory_directory, const std::string& on_lag,
+         const std::string& on_log_failure) {
     const std::string memory = memory_directory.is_none() ? "" : path_of(memory_directory);
     auto messages = std::make_shared<Messages>();
     PoolOptions options{
         .mode = mode_of(mode),
+        .open_timeout_ms = milliseconds_of(timeout, 0, "timeout is 0 to 3600 seconds"),
         .handle_sigbus = handle_sigbus,
         .allow_damage = allow_damage,
         .accept_untrusted = accept_untrusted,
@@ -116,7 +118,8 @@ class PyPool {
                                          {"buffered", Durability::buffered},
                                          {"power", Durability::power},
                                          {"emulated", Durability::emulated}}),
-        .buffered = {.interval_ms = milliseconds_of(interval),
+        .buffered = {.interval_ms =
+                         milliseconds_of(interval, 1, "interval is 0.001 to 3600 seconds"),
                      .on_lag =
                          named<OnLag>(on_lag, "on_lag",
                                       {{"throttle", OnLag::throttle}, {"report", OnLag::report}}),
@@ -325,12 +328,12 @@ void add_pool(nb::module_& module) {
   using namespace nb::literals;
   nb::class_<PyPool>(module, "_Pool", nb::is_weak_referenceable())
       .def(nb::init<nb::handle, const std::string&, const std::string&, std::uint64_t,
-                    std::uint32_t, std::uint32_t, bool, bool, bool, double, std::uint64_t,
+                    std::uint32_t, std::uint32_t, bool, bool, bool, double, double, std::uint64_t,
                     std::uint64_t, nb::handle, const std::string&, const std::string&>(),
            "path"_a, "mode"_a, "durability"_a, "max_size"_a, "recovery_threads"_a,
            "background_threads"_a, "accept_untrusted"_a, "allow_damage"_a, "handle_sigbus"_a,
-           "interval"_a, "log_bytes"_a, "keep_log_bytes"_a, "memory_directory"_a.none(), "on_lag"_a,
-           "on_log_failure"_a)
+           "timeout"_a, "interval"_a, "log_bytes"_a, "keep_log_bytes"_a,
+           "memory_directory"_a.none(), "on_lag"_a, "on_log_failure"_a)
       .def(
           "bytes_map",
           [](PyPool& pool, const std::string& name, const Strings& engine, const std::string& mode,

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import time
 
 import pytest
 
@@ -21,8 +22,29 @@ def test_busy(disk_path):
         assert out.split() == ["True", "busy"]
         with pytest.raises(perdure.BusyError):
             perdure.Pool(disk_path)  # the same process
+        begin = time.monotonic()
+        with pytest.raises(perdure.BusyError):
+            perdure.open(disk_path, timeout=0.1)
+        assert time.monotonic() - begin >= 0.1
+        for wrong in (-1, float("nan"), 1e9):
+            with pytest.raises(ValueError, match="timeout"):
+                perdure.open(disk_path, timeout=wrong)
         assert store["a"] == b"1"
     perdure.open(disk_path).close()
+
+
+def test_an_open_waits_for_the_other_process(disk_path):
+    child = start_script("""
+        store = perdure.open(sys.argv[1])
+        store["a"] = b"1"
+        print("open", flush=True)
+        time.sleep(0.3)
+        store.close()
+        """, disk_path)
+    assert child.stdout.readline() == b"open\n"
+    with perdure.open(disk_path, timeout=60) as store:
+        assert store["a"] == b"1"
+    assert child.wait() == 0
 
 
 def test_read_only_beside_the_owner(disk_path):

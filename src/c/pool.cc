@@ -40,7 +40,7 @@ perdure_status to_options(const char* function, const perdure_pool_options* opti
   }
   constexpr std::uint32_t kFlags = PERDURE_POOL_HANDLE_SIGBUS | PERDURE_POOL_ALLOW_DAMAGE |
                                    PERDURE_POOL_ACCEPT_UNTRUSTED | PERDURE_POOL_INTERLEAVE;
-  if ((in.flags & ~kFlags) != 0) return unknown_flags(function, in.flags);
+  if ((in.flags & ~kFlags) != 0 || in.reserved != 0) return unknown_flags(function, in.flags);
   if (in.background_threads < -1 ||
       in.background_threads > static_cast<std::int32_t>(kMaxBackgroundThreads)) {
     return failed(PERDURE_INVALID_ARGUMENT, "%s: background_threads %d; -1 to %u are allowed",
@@ -49,6 +49,7 @@ perdure_status to_options(const char* function, const perdure_pool_options* opti
   out.mode = static_cast<OpenMode>(in.mode);
   out.durability = static_cast<Durability>(in.durability);
   if (in.max_size != 0) out.max_size = in.max_size;
+  out.open_timeout_ms = in.open_timeout_ms;
   out.recovery_threads = in.recovery_threads;
   if (in.background_threads != 0) {
     out.background_threads = static_cast<std::uint32_t>(std::max(in.background_threads, 0));

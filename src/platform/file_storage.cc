@@ -190,10 +190,13 @@ Status FileStorage::publish() noexcept {
   // link() fails where rename() would replace a file that was made meanwhile.
   struct stat own{};
   struct stat named{};
-  if (fstat(fd_, &own) == 0 &&
-      ::fstatat(folder(), new_path_.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-      (own.st_ino != named.st_ino || own.st_dev != named.st_dev)) {
-    return Status::format(StatusCode::busy, "another file took its name meanwhile; try again");
+  const bool known = fstat(fd_, &own) == 0;
+  const bool there = ::fstatat(folder(), new_path_.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0;
+  // Another process that makes it may have found the file before this one had its lock.
+  const bool lost =
+      there ? own.st_ino != named.st_ino || own.st_dev != named.st_dev : errno == ENOENT;
+  if (known && lost) {
+    return Status::format(StatusCode::busy, "another process is creating it; try again");
   }
   if (::linkat(folder(), new_path_.c_str(), folder(), path_.c_str(), 0) != 0) {
     return errno == EEXIST ? Status::format(StatusCode::exists, "the file exists")

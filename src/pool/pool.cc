@@ -1,9 +1,12 @@
 #include "perdure/pool.h"
 
+#include <algorithm>
 #include <new>
+#include <utility>
 
 #include "perdure/version.h"
 #include "perdure/write_batch.h"
+#include "platform/nap.h"
 #include "pool/batch_items.h"
 #include "pool/pool_impl.h"
 
@@ -18,8 +21,20 @@ Pool::Pool(Pool&&) noexcept = default;
 Pool& Pool::operator=(Pool&&) noexcept = default;
 Pool::~Pool() = default;
 
+// No process tells another that it has closed a pool.
 Expected<Pool> Pool::open(std::string_view path, const PoolOptions& options) {
-  return detail::PoolImpl::open_as(path, options, false);
+  constexpr std::uint64_t kMillisecond = 1'000'000;
+  constexpr std::uint64_t kMostPause = 50 * kMillisecond;
+  const std::uint64_t end = RealPlatform::now_ns() + options.open_timeout_ms * kMillisecond;
+  bool found_none = options.mode == OpenMode::open_or_create;
+  for (std::uint64_t pause = kMillisecond;; pause = std::min(2 * pause, kMostPause)) {
+    auto pool = detail::PoolImpl::open_as(path, options, false);
+    // Another process may have created it since this one has found none.
+    if (!pool && pool.error() == StatusCode::exists && std::exchange(found_none, false)) continue;
+    const std::uint64_t now = RealPlatform::now_ns();
+    if (pool || pool.error() != StatusCode::busy || now >= end) return pool;
+    nap(std::min(pause, end - now));
+  }
 }
 
 // An open is refused if it finds damage in the live image. If it accepts a loss, a second one

@@ -1,5 +1,6 @@
 """The command line on files that are no pools, and on pools in use."""
 
+import concurrent.futures
 import contextlib
 import os
 import pathlib
@@ -9,7 +10,7 @@ import subprocess
 import time
 import unittest
 
-from cli_case import CLI, DONE, FAILURE, USAGE, CliTest, tsv
+from cli_case import BUSY, CLI, DONE, FAILURE, USAGE, CliTest, shell, tsv
 
 
 class BadInputTest(CliTest):
@@ -100,8 +101,8 @@ class BadInputTest(CliTest):
             self.assertNotEqual(self.output(*command, "--read-only"), b"")
         self.assertEqual(pathlib.Path(self.pool).read_bytes(), before)
         with self.pool_in_use():
-            for message in (self.errors("get", self.pool, "k"),
-                            self.errors("get", self.pool, "k", "--read-only")):
+            for message in (self.errors("get", self.pool, "k", expect=BUSY),
+                            self.errors("get", self.pool, "k", "--read-only", expect=BUSY)):
                 self.assertIn("in use", message)
                 self.assertIn("durability `buffered`", message)
 
@@ -119,7 +120,20 @@ class InUseTest(CliTest):
             for arguments in (["put", self.pool, "k", "v"], ["get", self.pool, "held"],
                               ["scan", self.pool], ["check", self.pool], ["drop", self.pool]):
                 with self.subTest(command=arguments[0]):
-                    self.assertIn(str(holder.pid), self.errors(*arguments))
+                    self.assertIn(str(holder.pid), self.errors(*arguments, expect=BUSY))
+
+    def test_wait(self):
+        """Two loops of a shell share a pool: each command waits for the other."""
+        loop = 'for i in 1 2 3 4 5 6 7 8 9 10; do "$0" incr "$1" n --wait 60 || exit; done'
+        with concurrent.futures.ThreadPoolExecutor() as threads:
+            for done in threads.map(lambda _: shell(loop, self.pool), range(2)):
+                self.assertEqual((done.returncode, done.stderr), (DONE, b""))
+        self.assertEqual(self.output("get", self.pool, "n"), b"20\n")
+        with self.pool_in_use():
+            begin = time.monotonic()
+            self.errors("get", self.pool, "n", "--wait", "0.3", expect=BUSY)
+            self.assertGreaterEqual(time.monotonic() - begin, 0.3)
+        self.errors("get", self.pool, "n", "--wait", "-1", expect=USAGE)
 
     def test_info_and_list_need_no_lock(self):
         with self.pool_in_use() as holder:
@@ -127,7 +141,7 @@ class InUseTest(CliTest):
             self.assertEqual((info["in_use"], info["owner_pid"]), (True, holder.pid))
             self.assertIn(f"process {holder.pid}".encode(), self.output("info", self.pool))
             self.assertIn(b"default", self.output("list", self.pool))
-            self.assertIn(str(holder.pid), self.errors("stats", self.pool))
+            self.assertIn(str(holder.pid), self.errors("stats", self.pool, expect=BUSY))
             holder.stdin.close()
             self.assertEqual(holder.wait(timeout=20), DONE)
         self.assertFalse(self.json("info", self.pool)["in_use"])

@@ -12,7 +12,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLI = os.environ.get("PERDURE_CLI", str(ROOT / "build/release/perdure"))
-DONE, NEGATIVE, USAGE, FAILURE = 0, 1, 2, 3
+DONE, NEGATIVE, USAGE, FAILURE, BUSY = 0, 1, 2, 3, 4
 COMMANDS = ("create", "resize", "remove", "info", "list", "drop", "sync", "compact", "check", "put",
             "get", "incr", "del", "scan", "load", "apply", "dump", "stats", "tag", "versions",
             "history", "snapshot", "diff", "trim", "rollback", "bench")
@@ -57,7 +57,7 @@ class CliTest(unittest.TestCase):
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
                               **options)
         self.assertEqual(done.returncode, expect, (arguments, done.stdout[-500:], done.stderr))
-        if expect in (USAGE, FAILURE):
+        if expect in (USAGE, FAILURE, BUSY):
             self.assertIn(b"perdure: ", done.stderr)
             self.assertIn(b"; ", done.stderr, "an error says what to do")
         return done

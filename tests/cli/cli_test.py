@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import unittest
 
-from cli_case import CLI, COMMANDS, DONE, FAILURE, NEGATIVE, USAGE, CliTest, tsv
+from cli_case import BUSY, CLI, COMMANDS, DONE, FAILURE, NEGATIVE, USAGE, CliTest, tsv
 
 
 class CommandsTest(CliTest):
@@ -265,7 +265,7 @@ class CommandsTest(CliTest):
         self.assertIn("--max-size", self.errors("resize", self.pool, expect=USAGE))
         with self.pool_in_use() as holder:
             self.assertIn(f"in use by process {holder.pid}",
-                          self.errors("resize", self.pool, "--max-size", "8M"))
+                          self.errors("resize", self.pool, "--max-size", "8M", expect=BUSY))
         self.assertEqual(self.json("info", self.pool)["max_bytes"], 4 << 20)
         self.write("text", b"x" * 10000)
         self.assertIn("not a perdure pool",

@@ -5,7 +5,7 @@ import re
 import shutil
 import unittest
 
-from cli_case import FAILURE, USAGE, DiskTest
+from cli_case import BUSY, FAILURE, USAGE, DiskTest
 
 
 class RemoveTest(DiskTest):
@@ -51,7 +51,8 @@ class RemoveTest(DiskTest):
         told = self.errors("remove", os.path.join(self.disk, "link"), expect=USAGE)
         self.assertIn("name the file that it leads to, " + os.path.realpath(self.pool), told)
         with self.pool_in_use() as holder:
-            self.assertIn(f"process {holder.pid}", self.errors("remove", self.pool))
+            self.assertIn(f"process {holder.pid}",
+                          self.errors("remove", self.pool, expect=BUSY))
             self.wait_until_at_rest()
         self.errors("remove", self.pool + "-log", expect=USAGE)
         foreign = os.path.join(self.pool + "-log", "notes.txt")

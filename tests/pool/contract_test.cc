@@ -6,8 +6,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/small_pool.h"
@@ -76,6 +78,37 @@ TEST(Busy, OpenedByAnotherProcessWhichIsNamed) {
   EXPECT_FALSE(must(Pool::inspect(path)).in_use);
   Pool pool = open_pool(path, small_pool());
   EXPECT_EQ(wrong_content(pool), "");
+}
+
+TEST(Busy, AnOpenWaitsAsLongAsItIsTold) {
+  TempPath path;
+  Pool pool = open_pool(path, small_pool());
+  const auto milliseconds_since = [](auto begin) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
+                                                                 begin)
+        .count();
+  };
+  PoolOptions options = small_pool();
+  options.open_timeout_ms = 60;
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(code_of(Pool::open(path, options)), StatusCode::busy);
+  EXPECT_GE(milliseconds_since(begin), 60);
+  std::thread closer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    must(pool.close());
+  });
+  options.open_timeout_ms = 60'000;
+  const auto second = Pool::open(path, options);
+  EXPECT_TRUE(second.has_value()) << describe(second.error());
+  EXPECT_LT(milliseconds_since(begin), 30'000);
+  closer.join();
+  // What no wait can mend is told at once.
+  options.mode = OpenMode::create_new;
+  const auto third = std::chrono::steady_clock::now();
+  EXPECT_FALSE(Pool::open(path, options).has_value());
+  options.mode = OpenMode::existing;
+  EXPECT_EQ(code_of(Pool::open(path.str() + "-none", options)), StatusCode::not_found);
+  EXPECT_LT(milliseconds_since(third), 30'000);
 }
 
 // The lock of a dead owner is free.
