@@ -40,7 +40,7 @@ from perdure._core import (
 )
 from perdure._backup import back_up, inspect_backup, restore
 from perdure._ints import IntMap
-from perdure._pool import Pool, destroy, open
+from perdure._pool import Pool, destroy, open, resize
 from perdure._store import Batch, Store, Version
 
 __all__ = [
@@ -73,5 +73,6 @@ __all__ = [
     "destroy",
     "inspect_backup",
     "open",
+    "resize",
     "restore",
 ]

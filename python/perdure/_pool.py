@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from perdure import _core
+from perdure._core import InvalidArgumentError
 from perdure._ints import NUMBERS, IntMap
 from perdure._store import Batch, Store, _refuse_pickle
 
@@ -187,6 +188,9 @@ def open(path: str | bytes | os.PathLike[Any], *, name: str = "default", engine:
     >>> store["key"] = b"value"
     >>> store.close()
     """
+    if os.fspath(path) in (":memory:", b":memory:"):
+        raise InvalidArgumentError("':memory:' is a file's name here: perdure has no pools without "
+                                   "a file; name one, in /dev/shm if a restart may take it")
     pool = Pool(path, **options)
     try:
         base = pool._base.bytes_map(name, engine, pool._map_mode, capacity, True)
@@ -194,6 +198,18 @@ def open(path: str | bytes | os.PathLike[Any], *, name: str = "default", engine:
         pool.close()
         raise
     return Store(base, pool)
+
+
+def resize(path: str | bytes | os.PathLike[Any], max_size: int) -> None:
+    """Raises the bytes that the pool `path` may grow to. No process may have it open. It only
+    rises; its entries stay where they are.
+
+    >>> import perdure, tempfile
+    >>> path = tempfile.mkdtemp() + "/cache.perdure"
+    >>> perdure.open(path, max_size=1 << 30).close()
+    >>> perdure.resize(path, 2 << 30)
+    """
+    _core.resize(path, max_size)
 
 
 def destroy(path: str | bytes | os.PathLike[Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from types import TracebackType
-from typing import Any, SupportsIndex
+from typing import Any, NoReturn, SupportsIndex
 
 from perdure import _core
 from perdure._views import WHOLE, Items, Keys, Range, Values
@@ -135,6 +135,32 @@ class Store(_Ranges, _Atomic, _core._StoreBase):
         self.set_many(other)
         if entries:
             self.set_many(entries)
+
+    def copy(self) -> dict[bytes, bytes]:
+        """Returns the entries as a dict, in memory. O(n)."""
+        return dict(self.items())
+
+    def __or__(self, other: Any) -> dict[bytes, bytes]:
+        """A dict of the entries of both; those of `other` win."""
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return self.copy() | {self._comparable(key): value for key, value in other.items()}
+
+    def __ror__(self, other: Any) -> dict[bytes, bytes]:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return {self._comparable(key): value for key, value in other.items()} | self.copy()
+
+    def __ior__(self, other: Any) -> Store:
+        """As update()."""
+        self.update(other)
+        return self
+
+    @classmethod
+    def fromkeys(cls, *_: Any) -> NoReturn:
+        """Raises TypeError: a store needs a path."""
+        raise TypeError("a store is a file: perdure.open(path), then "
+                        "store.update(dict.fromkeys(keys, value))")
 
     __eq__ = Mapping.__eq__  # compares the content, as all mappings do
     __hash__ = None  # type: ignore[assignment]
@@ -371,7 +397,8 @@ class Batch:
         return len(self._base)
 
     def commit(self) -> None:
-        """Does all changes, durably. The end of a `with` block calls it."""
+        """Does all changes, durably, and forgets them. If it raises an error, they stay, and none
+        was done. The end of a `with` block calls it."""
         self._base.commit()
 
     def clear(self) -> None:

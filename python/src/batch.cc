@@ -54,6 +54,7 @@ class PyBatch {
     const InBatch scope(busy_);
     const Use use(*pool_);
     check(released([&] { return pool_->pool().commit(batch_); }));
+    batch_.clear();
   }
   void clear() {
     const InBatch scope(busy_);

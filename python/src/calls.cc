@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 
 namespace perdure::python {
@@ -51,6 +52,8 @@ PyObject* second_base(StatusCode code) {
       return PyExc_FileNotFoundError;
     case StatusCode::exists:
       return PyExc_FileExistsError;
+    case StatusCode::busy:
+      return PyExc_BlockingIOError;
     case StatusCode::out_of_memory:
       return PyExc_MemoryError;
     case StatusCode::io:
@@ -59,6 +62,22 @@ PyObject* second_base(StatusCode code) {
       return PyExc_NotImplementedError;
     default:
       return nullptr;
+  }
+}
+
+// The errno of an error that is an OSError; 0 if it is none.
+int errno_of(StatusCode code) {
+  switch (code) {
+    case StatusCode::not_found:
+      return ENOENT;
+    case StatusCode::exists:
+      return EEXIST;
+    case StatusCode::busy:
+      return EAGAIN;
+    case StatusCode::io:
+      return EIO;
+    default:
+      return 0;
   }
 }
 
@@ -76,11 +95,14 @@ PyObject* add_error(nb::module_& module, const char* name, const char* doc, cons
   return made;
 }
 
-[[noreturn]] void raise_as(PyObject* type, std::string_view message) {
-  PyObject* text = PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()),
-                                        "backslashreplace");
-  if (text != nullptr) PyErr_SetObject(type, text);
-  Py_XDECREF(text);
+// `number`: the errno, or 0.
+[[noreturn]] void raise_as(PyObject* type, std::string_view message, int number = 0) {
+  const nb::object text = nb::steal(PyUnicode_DecodeUTF8(
+      message.data(), static_cast<Py_ssize_t>(message.size()), "backslashreplace"));
+  if (!text.is_valid()) throw nb::python_error();
+  const nb::object error = nb::borrow(type)(text);
+  if (number != 0) error.attr("errno") = number;
+  PyErr_SetObject(type, error.ptr());
   throw nb::python_error();
 }
 
@@ -104,7 +126,7 @@ void add_errors(nb::module_& module) {
 
 void raise(const Status& status) {
   const auto i = static_cast<std::size_t>(status.code());
-  raise_as(i < kErrors.size() ? errors[i] : errors[0], status.message());
+  raise_as(i < kErrors.size() ? errors[i] : errors[0], status.message(), errno_of(status.code()));
 }
 void raise_closed(const char* what) { raise_as(closed_error, std::string(what) + " is closed"); }
 void raise_invalid(const std::string& message) {

@@ -224,7 +224,7 @@ void add_int_map(nb::module_& module) {
             check(found.status());
             return found.absent();
           },
-          "key"_a, "value"_a,
+          "key"_a, "value"_a.none(),
           "Gives the key the value. Returns True if the key is new, False if its value was "
           "replaced.")
       .def(
@@ -236,7 +236,7 @@ void add_int_map(nb::module_& module) {
             check(found.status());
             return found.absent();
           },
-          "key"_a, "value"_a, "Inserts the key unless it exists. Returns whether it did.")
+          "key"_a, "value"_a.none(), "Inserts the key unless it exists. Returns whether it did.")
       .def(
           "discard",
           [](const IntMapState& s, nb::handle key) {

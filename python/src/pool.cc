@@ -368,6 +368,13 @@ void add_pool(nb::module_& module) {
       .def("info", &PyPool::info)
       .def("close", &PyPool::close, "sync"_a);
   module.def(
+      "resize",
+      [](nb::handle path, std::uint64_t max_size) {
+        const std::string at = path_of(path);
+        check(released([&] { return Pool::resize(at, max_size); }));
+      },
+      "path"_a, "max_size"_a);
+  module.def(
       "destroy",
       [](nb::handle path) {
         const std::string at = path_of(path);

@@ -154,12 +154,21 @@ nb::list get_many(const MapState& state, nb::handle iterable) {
   return out;
 }
 
-// The pairs of a mapping, or of an iterable of pairs.
+// The pairs of what dict.update() takes: a mapping, something with keys(), or an iterable of pairs.
+nb::object pairs_of(nb::handle entries) {
+  if (nb::hasattr(entries, "items")) return nb::object(entries.attr("items")());
+  if (!nb::hasattr(entries, "keys")) return nb::borrow(entries);
+  nb::list pairs;
+  for (nb::handle key : nb::borrow<nb::iterable>(entries.attr("keys")())) {
+    pairs.append(nb::make_tuple(key, entries[key]));
+  }
+  return pairs;
+}
+
 std::uint64_t set_many(const MapState& state, nb::handle entries) {
   Keys keys;
   std::vector<std::unique_ptr<Bytes>> values;
-  const nb::object source =
-      nb::hasattr(entries, "items") ? nb::object(entries.attr("items")()) : nb::borrow(entries);
+  const nb::object source = pairs_of(entries);
   nb::list kept;  // the values
   bool may_change = false;
   for (nb::handle entry : nb::borrow<nb::iterable>(source)) {

@@ -76,6 +76,17 @@ def test_commit_clear_and_reuse(any_store):
     assert len(any_store) == 0
     batch["b"] = b"2"
     batch.commit()
+    assert len(batch) == 0  # a second commit must not do it again
+    del any_store["b"]
+    batch.commit()
+    assert len(any_store) == 0
+    batch["b"] = b"2"
+    batch.require("b", b"3")
+    with pytest.raises(perdure.ConflictError):
+        batch.commit()
+    assert len(batch) == 2  # nothing was done, so it can be tried again
+    any_store["b"] = b"3"
+    batch.commit()
     assert dict(any_store) == {b"b": b"2"}
     with any_store.batch() as empty:
         pass

@@ -25,6 +25,40 @@ def test_is_a_mutable_mapping(any_store):
         assert callable(getattr(any_store, name))
 
 
+def test_update_takes_what_dict_takes(any_store):
+    class Row:  # as sqlite3.Row
+        def keys(self):
+            return ["a", "b"]
+
+        def __getitem__(self, key):
+            return key.upper().encode()
+
+    any_store.update(Row(), c=b"C")
+    assert dict(any_store) == {b"a": b"A", b"b": b"B", b"c": b"C"}
+    assert any_store.set_many(Row()) == 0
+    any_store.clear()
+    any_store.update([("a", b"1")])
+    any_store.update({"b": b"2"})
+    assert dict(any_store) == {b"a": b"1", b"b": b"2"}
+
+
+def test_union_and_copy_are_dicts(any_store):
+    any_store.update(a=b"1", b=b"2")
+    entries = {b"a": b"1", b"b": b"2"}
+    assert any_store.copy() == entries
+    assert any_store | {"b": b"3", "c": b"4"} == entries | {b"b": b"3", b"c": b"4"}
+    assert {"b": b"3", "c": b"4"} | any_store == {b"b": b"2", b"c": b"4", b"a": b"1"}
+    assert dict(any_store) == entries
+    with pytest.raises(TypeError):
+        any_store | [("a", b"1")]
+    same = any_store
+    same |= {"b": b"3"}
+    assert same is any_store
+    assert any_store["b"] == b"3"
+    with pytest.raises(TypeError, match="perdure.open"):
+        perdure.Store.fromkeys(["a"])
+
+
 def test_random_operations_as_dict(any_store):
     random.seed(7)
     model = {}

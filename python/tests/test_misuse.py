@@ -1,5 +1,6 @@
 """Wrong arguments of every call: an exception of the right class, and nothing is changed."""
 
+import errno
 import mmap
 import os
 
@@ -291,3 +292,47 @@ def test_pickle_and_copy(full, pool_of_ints):
 def pool_of_ints(disk_path):
     with perdure.Pool(disk_path) as pool:
         yield pool, pool.int_map()
+
+
+def test_errors_of_the_system_have_its_numbers(disk_path):
+    def expect(kind, number, **options):
+        with pytest.raises(kind, match=str(disk_path)) as raised:
+            perdure.Pool(disk_path, **options)
+        assert raised.value.errno == number
+        assert isinstance(raised.value, perdure.Error)
+
+    expect(FileNotFoundError, errno.ENOENT, mode="existing")
+    with perdure.open(disk_path):
+        expect(BlockingIOError, errno.EAGAIN)
+    expect(FileExistsError, errno.EEXIST, mode="create_new")
+
+
+def test_paths_that_are_no_files():
+    with pytest.raises(perdure.InvalidArgumentError, match="the path is empty"):
+        perdure.open("")
+    for path in (":memory:", b":memory:"):
+        with pytest.raises(perdure.InvalidArgumentError, match="/dev/shm"):
+            perdure.open(path)
+    assert not os.path.exists(":memory:")
+
+
+def test_resize(disk_path):
+    with perdure.open(disk_path, max_size=1 << 30) as store:
+        store["a"] = b"1"
+        with pytest.raises(perdure.BusyError):
+            perdure.resize(disk_path, 2 << 30)
+    perdure.resize(disk_path, 2 << 30)
+    with pytest.raises(perdure.InvalidArgumentError, match="not larger"):
+        perdure.resize(disk_path, 1 << 30)
+    with perdure.open(disk_path) as store:
+        assert store.pool.info()["max_bytes"] == 2 << 30
+        assert store["a"] == b"1"
+
+
+def test_none_is_no_number(disk_path):
+    with perdure.Pool(disk_path) as pool:
+        numbers = pool.int_map("numbers")
+        for call in (lambda: numbers.put(1, None), lambda: numbers.insert(1, None),
+                     lambda: numbers.__setitem__(1, None)):
+            with pytest.raises(TypeError, match="NoneType"):
+                call()

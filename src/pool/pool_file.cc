@@ -362,6 +362,9 @@ Status PoolImpl::open_file(const PoolOptions& options, std::uint64_t capacity) {
 }
 
 Status PoolImpl::set_path(std::string_view path) {
+  if (path.empty()) {
+    return Status::format(StatusCode::invalid_argument, "the path is empty; name a file");
+  }
   if (!path_.assign(path)) {
     return Status::format(StatusCode::invalid_argument,
                           "%.*s..: a path has less than %d bytes and no NUL",
