@@ -1,7 +1,9 @@
 // ScanOptions: the range of a scan. Iterator: a position in the entries of that range.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -62,6 +64,10 @@ Expected<detail::ScanRange> scan_range(const ScanOptions<K>& options, detail::Pr
 //
 //   for (auto it = store->scan({.prefix = "user:"}); it.valid(); it.next()) use(it.key());
 //
+//   auto users = store->scan({.prefix = "user:"});
+//   for (auto [key, value] : users) use(key, value);
+//   if (!users.status().ok()) return users.status();
+//
 // It owns what it needs: the map object, the options and the keys that it was given may go. It must
 // not outlive the pool. It holds no guard between calls, so it may live long, and any thread may
 // insert, erase and replace entries meanwhile.
@@ -107,6 +113,30 @@ class Iterator {
   // Moves to the first entry of the range at or behind `key`, in the direction of the scan: with a
   // key before the range, to its first entry. Not valid() if the range has none.
   void seek(const K& key) noexcept { cursor_.seek(detail::to_key(key)); }
+
+  // For range-based `for`: an input iterator that moves this one. The walk begins where this one
+  // is, and ends also at an error, which status() has then.
+  class Walk {
+   public:
+    using value_type = std::pair<K, V>;
+    using difference_type = std::ptrdiff_t;
+
+    // begin() makes it.
+    explicit Walk(Iterator& iterator) noexcept : iterator_(&iterator) {}
+    // The key and the value of the entry.
+    value_type operator*() const noexcept { return {iterator_->key(), iterator_->value()}; }
+    Walk& operator++() noexcept {
+      iterator_->next();
+      return *this;
+    }
+    void operator++(int) noexcept { iterator_->next(); }
+    bool operator==(std::default_sentinel_t) const noexcept { return !iterator_->valid(); }
+
+   private:
+    Iterator* iterator_;
+  };
+  Walk begin() noexcept { return Walk(*this); }
+  std::default_sentinel_t end() const noexcept { return {}; }
 
  private:
   detail::Cursor cursor_;

@@ -6,6 +6,10 @@
 // Thread safety: a Status is a value; distinct objects may be used from distinct threads.
 #pragma once
 
+#if __cplusplus <= 202002L
+#error "perdure needs C++23: compile with -std=c++23 (GCC 12 or Clang 17, or later)"
+#endif
+
 #include <cstdarg>
 #include <cstdint>
 #include <expected>

@@ -1,4 +1,4 @@
-"""A map of types that are not allowed does not compile. The compiler's error states the rule."""
+"""What is not allowed does not compile, and the compiler's error states the rule."""
 
 import os
 import pathlib
@@ -10,6 +10,15 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class RefusedTypes(unittest.TestCase):
+    def test_an_older_standard_is_named(self):
+        refused = subprocess.run(
+            [COMPILER, "-std=c++20", "-fsyntax-only", f"-I{ROOT}/include", "-x", "c++", "-"],
+            input="#include <perdure/perdure.h>\n", text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, check=False)
+        self.assertNotEqual(refused.returncode, 0)
+        first = next(line for line in refused.stdout.splitlines() if "error" in line)
+        self.assertIn("-std=c++23", first)
+
     def compile(self, *calls):
         source = "".join(["#include <array>\n#include <perdure/perdure.h>\n",
                           "void open(perdure::Pool& pool) {\n",

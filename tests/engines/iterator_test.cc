@@ -324,6 +324,26 @@ TEST_F(SnapshotTest, ReadsItsVersion) {
   EXPECT_EQ(entries, 3U) << "inserted, and removed";
 }
 
+TEST_F(SnapshotTest, RangeBasedForWalksFromWhereItIs) {
+  Layers map = layers();
+  for (std::uint64_t i = 0; i < 300; ++i) must(map.put(i, i + 1));
+  auto some = map.scan({.from = 100, .to = 200});
+  static_assert(std::input_iterator<decltype(some.begin())>);
+  std::uint64_t next = 100;
+  for (auto [key, value] : some) {
+    EXPECT_EQ(key, next++);
+    EXPECT_EQ(value, key + 1);
+    if (key == 150) break;
+  }
+  next = 150;  // the walk was left on it
+  for (auto [key, value] : some) EXPECT_EQ(key, next++);
+  EXPECT_EQ(next, 200U);
+  EXPECT_TRUE(some.status().ok());
+  auto none = map.scan_at(1'000'000);
+  for (auto [key, value] : none) ADD_FAILURE() << key;
+  EXPECT_EQ(none.status().code(), StatusCode::invalid_argument);
+}
+
 TEST_F(SnapshotTest, IteratesAtItsVersion) {
   PERDURE_TRACE_SEED();
   using Content = Reference<std::uint64_t, std::uint64_t>::Content;
