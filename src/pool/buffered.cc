@@ -618,8 +618,12 @@ void Buffered::on_held_up(std::uint32_t slot) noexcept {
            static_cast<int>(RealPlatform::thread_of(slot)));
 }
 
-// Base and image together are the pool, so nothing is lost.
+// Base and image together are the pool, so nothing is lost. But a log is of use only beside the
+// base's name: if that is gone, too, it would be one without a pool.
 bool Buffered::begin_log_anew() noexcept {
+  auto base = files_.reopen(base_, path_.c_str());
+  if (!base) return false;
+  if (*base != base_) files_.close(*base);
   if (!epochs_log_->begin_anew().ok()) return false;
   const EpochId folded{.epoch = mark().folded, .seal = mark().folded_seal};
   live_.begin_log_anew(folded, epochs_log_->next_end());

@@ -51,6 +51,21 @@ TEST_F(RemovedLogs, AKillLosesNothing) {
   expect_later(2);
 }
 
+// A log without its pool would be in the way of the next one with that name.
+TEST_F(RemovedLogs, NoneIsBegunIfThePoolIsRemovedToo) {
+  Pool pool = open_pool(path(), buffered(kSeldom));
+  fill_pool(pool);
+  must(pool.sync());
+  fs::remove(path());
+  remove_log();
+  must(later(pool).put(1, 1));
+  EXPECT_FALSE(pool.sync().ok());
+  EXPECT_FALSE(fs::exists(path("pool-log")));
+  (void)pool.close();
+  EXPECT_FALSE(fs::exists(path("pool-log")));
+  EXPECT_FALSE(fs::exists(path()));
+}
+
 // All lines are in the first epoch of the new log, but not those of the image's own head.
 TEST_F(RemovedLogs, TheNewLogHasNoHeadOfAnImage) {
   kill_after_the_removal();
