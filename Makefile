@@ -102,15 +102,8 @@ asan: build-asan ## run all fast tests under AddressSanitizer and UndefinedBehav
 tsan: build-tsan ## run all fast tests under ThreadSanitizer
 	ctest --preset tsan
 
-nightly: ci asan guard-builds papers  ## run what CI runs, figures at length, documents, packages
-	@scripts/guards.py nightly --engine $(ENGINE)
-	ctest --test-dir build/release -L '^nightly$$' -j2 --output-on-failure --no-tests=ignore
-	@scripts/seventh_engine.py --quick
-	$(MAKE) world
-	$(MAKE) test-docs
-	$(MAKE) cross
-	$(MAKE) dist wheel test-packages
-	$(MAKE) test-ycsb
+nightly:  ## run what CI runs, figures at length, documents, packages; again: what is left of it
+	@scripts/nightly.py --engine $(ENGINE)
 
 figures: guard-builds  ## count what crashes, kills, faults, flips, fuzzers do to ENGINE: 20 minutes
 	@scripts/guards.py figures --engine $(ENGINE)
