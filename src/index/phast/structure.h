@@ -103,6 +103,12 @@ class Structure : public Lookup<T> {
     return {};
   }
 
+  // In a full pool among the records.
+  Expected<std::uint64_t> allocate_structure(std::size_t bytes) {
+    auto block = context_.heap.allocate(bytes, kStructureKind);
+    const bool full = !block && block.error() == StatusCode::pool_full;
+    return full ? context_.heap.allocate(bytes, BlockKind::plain) : std::move(block);
+  }
   // An error leaves everything as it was.
   [[gnu::noinline]] Status split_latched(std::uint32_t number, SplitPlan& plan) {
     P& platform = context_.platform;
@@ -116,7 +122,7 @@ class Structure : public Lookup<T> {
     PERDURE_ASSERT(
         P, "phast.D4",
         middle.word <= desc.bound.load(std::memory_order_relaxed) || platform.poisoned());
-    auto block = heap.allocate(sizeof(Leaf), kStructureKind);
+    auto block = allocate_structure(sizeof(Leaf));
     if (!block) return std::move(block.error());
     const std::uint32_t fresh = table_.take(Base::place_of(*block));
     Separator<P>* separator = nullptr;
@@ -124,7 +130,7 @@ class Structure : public Lookup<T> {
     Status s = fresh == kNoLeaf ? Status(StatusCode::out_of_memory) : Status();
     if (kBytes && s.ok()) {
       // The separator record is written back here and fenced with the new leaf.
-      auto record = heap.allocate(RecordView::bytes_needed(middle.bytes, {}), kStructureKind);
+      auto record = allocate_structure(RecordView::bytes_needed(middle.bytes, {}));
       if (record) {
         low = *record;
         void* memory = heap.template at<void>(low);
@@ -142,7 +148,7 @@ class Structure : public Lookup<T> {
     }
     if (!s.ok()) {
       if (fresh != kNoLeaf) table_.give(fresh);
-      heap.discard(*block);
+      heap.free(*block);  // nothing was stored to it
       return s;
     }
     Leaf& leaf = leaf_of(desc);
