@@ -69,9 +69,7 @@ class Carried {
 
  private:
   F f_;
-#ifdef __cpp_exceptions
-  std::exception_ptr thrown_;
-#endif
+  std::exception_ptr thrown_;  // also without exceptions: a program may mix both
 };
 
 }  // namespace detail

@@ -260,7 +260,7 @@ class Map {
 
   // Returns how many entries there are: exact if no mutation runs meanwhile. O(threads). In an
   // engine other than phast the first call after an open reads the whole map, and mutations wait;
-  // in a callback it reads the map each time until then.
+  // in a callback, or beside a read_batch(), it reads the map each time until then.
   Expected<std::uint64_t> size() { return index_->size(); }
   // Figures of this map, without its name (stats.h). May read the whole map: O(n).
   MapStats stats() { return detail::stats_of(*index_); }

@@ -248,11 +248,12 @@ class Pool {
   Status commit(const WriteBatch& batch);
   // Calls reads() while no mutation of any map of the pool is under way: all that it reads, with
   // any number of calls on any maps, belongs to one moment. Mutations of other threads wait
-  // meanwhile, so `reads` must be short; other reads go on. It must not change a map or call Pool:
-  // such calls fail with invalid_argument. It may throw. read_batch() must not be called from a
-  // callback of a read or a scan. First waits for the mutations under way, and for another
-  // read_batch(), sync(), check(), compact(), or the making or dropping of a map. Beside the reads
-  // it costs some microseconds for each core that runs a thread of the process.
+  // meanwhile, so `reads` must be short; other reads go on, and a Map::size() counts. It must not
+  // change a map or call Pool: such calls fail with invalid_argument. It may throw. read_batch()
+  // must not be called from a callback of a read or a scan. First waits for the mutations under
+  // way, and for another read_batch(), sync(), check(), compact(), or the making or dropping of a
+  // map. Beside the reads it costs some microseconds for each core that runs a thread of the
+  // process.
   template <class F>
   Status read_batch(F&& reads) {
     detail::Carried once([&] { reads(); });

@@ -8,7 +8,7 @@
 //
 // The calls are those of Map, OrderedMap and VersionedMap, with UntypedKey and UntypedValue
 // (untyped.h) as types, and read() in place of get(). A key or a value that does not fit the map's
-// types fails with invalid_argument.
+// types fails with invalid_argument. A callback must not throw.
 //
 // Thread safety, durability, complexity, errors: as Map.
 #pragma once

@@ -33,6 +33,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -91,17 +92,18 @@ class MapEngine : public Interface, public EngineInstance {
     return engine().remove(key, &expected);
   }
   Expected<std::uint64_t> size() final {
-    if (Status s = context_.platform.poisoned() ? context_.platform.failure() : Status(); !s.ok())
-      return fail(std::move(s));
+    Gate<P>& gate = context_.epochs.gate();
+    // In a callback it cannot wait for the mutations under way, and beside a read_batch() of
+    // another thread it would wait for that: it counts, and keeps nothing.
+    const bool waits = !gate.held() && !context_.read_only;
+    if (entries_.known()) return entries_.sum();
+    if (context_.epochs.in_guard() || (waits && !gate.only_braked())) return counted();
+    std::optional<GateHold<P>> hold;
+    if (waits) hold.emplace(context_.epochs);
     if (!entries_.known()) {
-      // In a callback it cannot wait for the mutations under way: counts, and forgets.
-      if (context_.epochs.in_guard()) return counted();
-      if (context_.epochs.gate().held() || context_.read_only) {
-        entries_.start(counted());
-      } else {
-        const GateHold<P> hold(context_.epochs);
-        if (!entries_.known()) entries_.start(counted());
-      }
+      auto entries = counted();
+      if (!entries) return entries;
+      entries_.start(*entries);
     }
     return entries_.sum();
   }
@@ -311,10 +313,14 @@ class MapEngine : public Interface, public EngineInstance {
   EntryCount<P> entries_;
 
  private:
-  std::uint64_t counted() {
+  [[gnu::noinline]] Expected<std::uint64_t> counted() {
     EngineStats stats;
     engine().stats(stats);
-    return stats.entries;
+    if (context_.platform.poisoned()) return fail(context_.platform.failure());
+    if (!stats.partial) return stats.entries;
+    return fail(StatusCode::corruption,
+                "not all entries can be counted: the map is damaged, or memory is short; run "
+                "`perdure check`");
   }
   Engine& engine() noexcept { return static_cast<Engine&>(*this); }
 

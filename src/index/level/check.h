@@ -70,7 +70,7 @@ class Check : public Plans<T> {
     EpochGuard<P> guard(context_.epochs);
     const View<T>& view = *current();
     out.engine = Engine::level;
-    out.entries = items_at_rest();
+    out.entries = items_at_rest(out.partial);
     out.load_factor = static_cast<double>(out.entries) / static_cast<double>(view.slots());
     out.height = view.levels;
     out.dram_bytes = sizeof(view);
@@ -145,9 +145,9 @@ class Check : public Plans<T> {
     }
   }
 
-  // Returns the number of items, each counted in one level of one list; unless rounds of drains
-  // never pause. The caller is pinned.
-  [[gnu::noinline]] std::uint64_t items_at_rest() {
+  // Returns the number of items, each counted in one level of one list. Sets `partial` if rounds of
+  // drains never pause. The caller is pinned.
+  [[gnu::noinline]] std::uint64_t items_at_rest(bool& partial) {
     // Some tenths of a second: a mover may have lost its core to the system.
     constexpr unsigned kTries = 200'000;
     for (unsigned n = 0;; ++n) {
@@ -156,7 +156,11 @@ class Check : public Plans<T> {
       const std::uint64_t items = view->items();
       // A read-modify-write, so that it stays behind the counts.
       const bool still = moves_begun_.fetch_add(0, std::memory_order_acq_rel) == ended;
-      if ((still && current() == view) || n == kTries) return items;
+      if (still && current() == view) return items;
+      if (n == kTries) {
+        partial = true;
+        return items;
+      }
       P::pause(n);
     }
   }
