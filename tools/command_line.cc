@@ -20,7 +20,7 @@ EXAMPLES
 
 EXIT STATUS
   0 done   1 not found, or check found a violation   2 usage
-  3 cannot open, I/O or corruption
+  3 cannot open, I/O or corruption   4 another process has the pool (see --wait)
 
 `perdure COMMAND --help` shows the options and examples of a command.)";
 

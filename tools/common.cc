@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
@@ -206,7 +207,7 @@ void add_layout(CLI::App& command, PoolArguments& arguments) {
   add_count(command, "--capacity", arguments.capacity, 0, ~std::uint64_t{0},
             "expected number of entries of a new map, a hint (default: unknown)");
   number("--partition-bits", arguments.partition_bits, 16,
-         "phast: 2^N partitions by key prefix (default: by the capacity, or 7)");
+         "phast: 2^N partitions by key prefix (default: by the capacity, or 4)");
   number("--partition-shift", arguments.partition_shift, 64,
          "phast: lowest key bit of the prefix, for unsigned keys (default: the topmost bits)");
   add_count(command, "--buckets", arguments.buckets, 2, ~std::uint64_t{0},
@@ -237,7 +238,12 @@ void add_opening(CLI::App& command, PoolArguments& arguments) {
       .add_option("--wait", arguments.wait,
                   "how long to wait for a pool that another process has open (default: 0)")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.0, 1e6));
+      ->check([](const std::string& text) {
+        double seconds = 0;
+        const bool fits =
+            CLI::detail::lexical_cast(text, seconds) && seconds >= 0 && seconds <= 1e6;
+        return fits ? std::string() : "'" + text + "' is not from 0 to 1000000 seconds";
+      });
   command.add_flag("--interleave", arguments.interleave,
                    "take new memory from all nodes of the machine in turn (NUMA)");
   command.add_flag("--verbose", arguments.verbose,
@@ -315,7 +321,7 @@ Expected<Pool> open_pool(const PoolArguments& arguments, Access access, bool acc
   options.handle_sigbus = true;
   if (arguments.max_size) options.max_size = *arguments.max_size;
   if (arguments.durability) options.durability = *arguments.durability;
-  options.open_timeout_ms = static_cast<std::uint32_t>(arguments.wait * 1000);
+  options.open_timeout_ms = static_cast<std::uint32_t>(std::ceil(arguments.wait * 1000));
   options.recovery_threads = static_cast<std::uint32_t>(arguments.recovery_threads);
   options.background_threads = static_cast<std::uint32_t>(arguments.background_threads);
   options.interleave = arguments.interleave;

@@ -122,8 +122,8 @@ struct PoolOptions {
   // Behaviour.
   OpenMode mode = OpenMode::open_or_create;
   // Milliseconds that an open waits while it fails with `busy`, because this or another process has
-  // the pool; 0: it does not wait. It tries again at most every 50 ms, so of several that wait any
-  // may come first.
+  // the pool; 0: it does not wait. It tries again every 50 ms, or less often, so of several that
+  // wait any may come first.
   std::uint32_t open_timeout_ms = 0;
   // Installs one handler of SIGBUS for the process; it passes other SIGBUS signals on. If another
   // process cuts the file short, or its medium fails, the pool becomes `poisoned`: every call, also

@@ -188,7 +188,7 @@ def open(path: str | bytes | os.PathLike[Any], *, name: str = "default", engine:
     >>> store["key"] = b"value"
     >>> store.close()
     """
-    if os.fspath(path) in (":memory:", b":memory:"):
+    if os.fsencode(path) == b":memory:":
         raise InvalidArgumentError("':memory:' is a file's name here: perdure has no pools without "
                                    "a file; name one, in /dev/shm if a restart may take it")
     pool = Pool(path, **options)

@@ -398,7 +398,8 @@ class Batch:
 
     def commit(self) -> None:
         """Does all changes, durably, and forgets them. If it raises an error, they stay, and none
-        was done. The end of a `with` block calls it."""
+        was done; after PoisonedError the next open does all or none. The end of a `with` block
+        calls it."""
         self._base.commit()
 
     def clear(self) -> None:

@@ -65,7 +65,7 @@ PyObject* second_base(StatusCode code) {
   }
 }
 
-// The errno of an error that is an OSError; 0 if it is none.
+// The errno of an error that is an OSError; 0 if it is none, or if no one number fits.
 int errno_of(StatusCode code) {
   switch (code) {
     case StatusCode::not_found:
@@ -74,8 +74,6 @@ int errno_of(StatusCode code) {
       return EEXIST;
     case StatusCode::busy:
       return EAGAIN;
-    case StatusCode::io:
-      return EIO;
     default:
       return 0;
   }

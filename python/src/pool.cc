@@ -72,9 +72,20 @@ std::optional<Engine> engine_of(const Strings& name) {
 
 // Of the seconds between two cuts.
 std::uint32_t milliseconds_of(double seconds, double least, const char* why) {
-  const double ms = std::ceil(seconds * 1000);
+  const double ms = std::round(seconds * 1000);
   if (ms >= least && ms <= 3'600'000) return static_cast<std::uint32_t>(ms);
   raise_invalid(why);
+}
+
+// Waits so long for a pool that is busy, and looks for signals meanwhile.
+Expected<Pool> open_in_pieces(const std::string& file, PoolOptions options, std::uint32_t most_ms) {
+  constexpr std::uint32_t kPiece = 100;
+  for (;; most_ms -= options.open_timeout_ms) {
+    options.open_timeout_ms = std::min(most_ms, kPiece);
+    auto pool = released([&] { return Pool::open(file, options); });
+    if (pool || pool.error() != StatusCode::busy || most_ms <= kPiece) return pool;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
 }
 
 nb::dict cuts_of(const PoolStats& stats) {
@@ -108,7 +119,6 @@ class PyPool {
     auto messages = std::make_shared<Messages>();
     PoolOptions options{
         .mode = mode_of(mode),
-        .open_timeout_ms = milliseconds_of(timeout, 0, "timeout is 0 to 3600 seconds"),
         .handle_sigbus = handle_sigbus,
         .allow_damage = allow_damage,
         .accept_untrusted = accept_untrusted,
@@ -135,7 +145,8 @@ class PyPool {
         .recovery_threads = recovery_threads,
         .background_threads = background_threads};
     const std::string file = path_of(path);
-    auto pool = released([&] { return Pool::open(file, options); });
+    auto pool =
+        open_in_pieces(file, options, milliseconds_of(timeout, 0, "timeout is 0 to 3600 seconds"));
     messages->deliver();
     if (!pool) raise(pool.error());
     state_ = std::make_shared<PoolState>(std::move(*pool), file, std::move(messages));

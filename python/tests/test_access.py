@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 import time
 
 import pytest
@@ -45,6 +46,21 @@ def test_an_open_waits_for_the_other_process(disk_path):
     with perdure.open(disk_path, timeout=60) as store:
         assert store["a"] == b"1"
     assert child.wait() == 0
+
+
+def test_a_wait_can_be_interrupted(disk_path):
+    with perdure.open(disk_path):
+        child = start_script("""
+            print("waits", flush=True)
+            try:
+                perdure.open(sys.argv[1], timeout=600)
+            except KeyboardInterrupt:
+                print("interrupted")
+            """, disk_path)
+        assert child.stdout.readline() == b"waits\n"
+        time.sleep(0.3)
+        child.send_signal(signal.SIGINT)
+        assert child.communicate(timeout=60)[0] == b"interrupted\n"
 
 
 def test_read_only_beside_the_owner(disk_path):

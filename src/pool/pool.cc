@@ -28,12 +28,14 @@ Expected<Pool> Pool::open(std::string_view path, const PoolOptions& options) {
   const std::uint64_t end = RealPlatform::now_ns() + options.open_timeout_ms * kMillisecond;
   bool found_none = options.mode == OpenMode::open_or_create;
   for (std::uint64_t pause = kMillisecond;; pause = std::min(2 * pause, kMostPause)) {
+    const std::uint64_t begin = RealPlatform::now_ns();
     auto pool = detail::PoolImpl::open_as(path, options, false);
     // Another process may have created it since this one has found none.
     if (!pool && pool.error() == StatusCode::exists && std::exchange(found_none, false)) continue;
     const std::uint64_t now = RealPlatform::now_ns();
     if (pool || pool.error() != StatusCode::busy || now >= end) return pool;
-    nap(std::min(pause, end - now));
+    // To find the process that the message names can take longer than the rest.
+    nap(std::min({std::max(pause, 8 * (now - begin)), end - now, 10 * kMostPause}));
   }
 }
 

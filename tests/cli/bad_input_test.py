@@ -133,7 +133,8 @@ class InUseTest(CliTest):
             begin = time.monotonic()
             self.errors("get", self.pool, "n", "--wait", "0.3", expect=BUSY)
             self.assertGreaterEqual(time.monotonic() - begin, 0.3)
-        self.errors("get", self.pool, "n", "--wait", "-1", expect=USAGE)
+        for wrong in ("-1", "nan", "1e9", "soon"):
+            self.errors("get", self.pool, "n", "--wait", wrong, expect=USAGE)
 
     def test_info_and_list_need_no_lock(self):
         with self.pool_in_use() as holder:
