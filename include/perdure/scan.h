@@ -118,24 +118,28 @@ class Iterator {
   // is, and ends also at an error, which status() has then.
   class Walk {
    public:
-    using value_type = std::pair<K, V>;
-    using difference_type = std::ptrdiff_t;
+    using value_type = std::pair<K, V>;      // of operator*
+    using difference_type = std::ptrdiff_t;  // which std::input_iterator asks for
 
     // begin() makes it.
     explicit Walk(Iterator& iterator) noexcept : iterator_(&iterator) {}
     // The key and the value of the entry.
     value_type operator*() const noexcept { return {iterator_->key(), iterator_->value()}; }
+    // Moves to the next entry.
     Walk& operator++() noexcept {
       iterator_->next();
       return *this;
     }
     void operator++(int) noexcept { iterator_->next(); }
+    // Whether the walk has ended.
     bool operator==(std::default_sentinel_t) const noexcept { return !iterator_->valid(); }
 
    private:
     Iterator* iterator_;
   };
+  // The walk, from where this one is; it moves this one.
   Walk begin() noexcept { return Walk(*this); }
+  // The end of every walk.
   std::default_sentinel_t end() const noexcept { return {}; }
 
  private:
