@@ -47,15 +47,13 @@ void on_signal(int number) {
   }
   if (armed.load()) {
     for (const auto& file : files) ::unlink(file.data());
-    // The thread that writes the log may make a file meanwhile. Once it notices that its folder is
-    // gone, it makes another one, unless something else has the name.
-    constexpr int kAttempts = 100;
-    for (int i = 0; i < kAttempts; ++i) {
+    // The thread that writes the log may make a file meanwhile. It makes no other folder, because
+    // the pool's own file is gone.
+    constexpr int kAttempts = 10;
+    for (int i = 0; i < kAttempts && ::access(folder.data(), F_OK) == 0; ++i) {
       empty_folder(folder.data());
       ::rmdir(folder.data());
-      if (::symlink(".", folder.data()) == 0) break;
     }
-    ::unlink(folder.data());
   }
   ::signal(number, SIG_DFL);
   ::raise(number);
