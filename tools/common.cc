@@ -40,7 +40,7 @@ std::string_view advice(StatusCode code) {
     case StatusCode::exists:
       return "choose another path, or remove the file first";
     case StatusCode::busy:
-      return "wait for that process (--wait SECONDS) or stop it; info and list work meanwhile";
+      return "wait for that process or stop it; info and list work meanwhile";
     case StatusCode::corruption:
       return "restore a copy of the file";
     case StatusCode::unsupported_format:
@@ -344,6 +344,11 @@ Expected<Pool> open_pool(const PoolArguments& arguments, Access access, bool acc
         "perdure: warning: {}: its durability was `power` and is `{}` from now on, so a "
         "power failure can lose it; to go back, run perdure sync {} --durability power\n",
         arguments.path, durability_name(options.durability), arguments.path));
+  }
+  // The library's message names the process, and not the option of the commands that open a pool.
+  if (!pool && pool.error() == StatusCode::busy && arguments.wait == 0) {
+    const std::string why(pool.error().message());
+    return fail(StatusCode::busy, "%s; --wait SECONDS waits for that", why.c_str());
   }
   return pool;
 }

@@ -130,6 +130,7 @@ class InUseTest(CliTest):
                 self.assertEqual((done.returncode, done.stderr), (DONE, b""))
         self.assertEqual(self.output("get", self.pool, "n"), b"20\n")
         with self.pool_in_use():
+            self.assertIn("; --wait SECONDS", self.errors("get", self.pool, "n", expect=BUSY))
             begin = time.monotonic()
             self.errors("get", self.pool, "n", "--wait", "0.3", expect=BUSY)
             self.assertGreaterEqual(time.monotonic() - begin, 0.3)
