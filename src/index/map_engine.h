@@ -92,11 +92,11 @@ class MapEngine : public Interface, public EngineInstance {
     return engine().remove(key, &expected);
   }
   Expected<std::uint64_t> size() final {
-    Gate<P>& gate = context_.epochs.gate();
+    if (entries_.known()) return entries_.sum();
     // In a callback it cannot wait for the mutations under way, and beside a read_batch() of
     // another thread it would wait for that: it counts, and keeps nothing.
+    Gate<P>& gate = context_.epochs.gate();
     const bool waits = !gate.held() && !context_.read_only;
-    if (entries_.known()) return entries_.sum();
     if (context_.epochs.in_guard() || (waits && !gate.only_braked())) return counted();
     std::optional<GateHold<P>> hold;
     if (waits) hold.emplace(context_.epochs);

@@ -57,7 +57,7 @@
 // RECOVERY  per partition in parallel: finish half-done splits (phast.I1) from the immutable `low`
 //   of the new leaf; byte strings: zero moved entries (phast.I6), durably, before anything is
 //   swept; mark leaves, separators, records; rebuild DRAM. Idempotent; O(leaves). No record of an
-//   entry is read, unless it is byte-string key with a word value: the checksum covers these.
+//   entry is read, except in maps with words in records, and after a kill in maps of older builds.
 //   Non-authoritative pointers: `low` (except in a half-done split), entries outside the range.
 // RECLAMATION  leaves, records, separators, descriptors through epochs, after the fence of their
 //   unlink.
