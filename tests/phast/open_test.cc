@@ -70,5 +70,24 @@ TEST_P(PhastOpen, LeavesLieApartFromRecordsOfTheirSize) {
   EXPECT_LE(map.stats().dram_bytes, std::uint64_t{20} * kEntries);
 }
 
+// There is no free extent for a leaf, but every record of an erased entry has room for one.
+TEST(PhastFull, ASplitTakesThePlaceOfARecord) {
+  TempPath path;
+  Pool pool = open_pool(path, {.durability = Durability::process, .max_size = 1_MiB});
+  auto map =
+      must(pool.map<std::string_view, std::string_view>("m", {.phast = {.partition_bits = 0}}));
+  const std::string value(950, 'v');
+  int n = 0;
+  while (map.put(key_of(n), value).ok()) ++n;
+  int room = 0;
+  for (int i = 0; i < n; ++i) {
+    if (i % 3 == 0) continue;  // no leaf becomes empty
+    must(map.erase(key_of(i)));
+    ++room;
+  }
+  for (int i = 0; i < room * 3 / 4; ++i) must(map.put(key_of(n + i), value));
+  expect_sound(pool);
+}
+
 }  // namespace
 }  // namespace perdure::test
