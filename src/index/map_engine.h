@@ -92,7 +92,7 @@ class MapEngine : public Interface, public EngineInstance {
     return engine().remove(key, &expected);
   }
   Expected<std::uint64_t> size() final {
-    if (entries_.known()) return entries_.sum();
+    if (count_.known()) return count_.sum();
     // In a callback it cannot wait for the mutations under way, and beside a read_batch() of
     // another thread it would wait for that: it counts, and keeps nothing.
     Gate<P>& gate = context_.epochs.gate();
@@ -100,12 +100,12 @@ class MapEngine : public Interface, public EngineInstance {
     if (context_.epochs.in_guard() || (waits && !gate.only_braked())) return counted();
     std::optional<GateHold<P>> hold;
     if (waits) hold.emplace(context_.epochs);
-    if (!entries_.known()) {
+    if (!count_.known()) {
       auto entries = counted();
       if (!entries) return entries;
-      entries_.start(*entries);
+      count_.start(*entries);
     }
-    return entries_.sum();
+    return count_.sum();
   }
   void write_many(Mutations mutations, Done done) final {
     for (std::size_t begin = 0; begin < mutations.size();) {
@@ -299,18 +299,19 @@ class MapEngine : public Interface, public EngineInstance {
 
   // The results of a mutation that adds an entry, and of one that removes it; in its guard.
   [[gnu::always_inline]] bool came() noexcept {
-    entries_.add(1);
+    tally_.add(std::int64_t{1});
     return true;
   }
   [[gnu::always_inline]] bool went() noexcept {
-    entries_.add(-1);
+    tally_.add(std::int64_t{-1});
     return true;
   }
 
   EngineContext<P> context_;
   const std::uint64_t root_offset_;
   Root* const root_;
-  EntryCount<P> entries_;
+  Tally<P> tally_;
+  EntryCount<P> count_{tally_};
 
  private:
   [[gnu::noinline]] Expected<std::uint64_t> counted() {
@@ -389,9 +390,6 @@ class MapEngine : public Interface, public EngineInstance {
       const bool durable = !wrote || engine().settle();
       for (std::size_t i = first; i < n; ++i) {
         engine().finish(pending[i], durable, results[i]);
-        const MutationKind kind = mutations[i].kind;
-        if (!results[i] || !*results[i] || kind == MutationKind::update) continue;
-        entries_.add(kind == MutationKind::erase ? -1 : 1);
       }
       for (std::size_t i = first; i < n; ++i) engine().clean_up(pending[i]);
     }

@@ -4,12 +4,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <set>
 #include <thread>
 #include <vector>
 
 #include "index/clevel/stripe.h"
-#include "index/clevel/tally.h"
 #include "platform/real_platform.h"
 #include "tests/support/support.h"
 
@@ -145,30 +143,6 @@ TEST(ClevelThreads, AStripeHasRoomForAnyNumberOfOperations) {
   waiter.join();
   EXPECT_FALSE(stripe.inserting());
   EXPECT_FALSE(stripe.in_flight(0));
-}
-
-TEST(ClevelThreads, TheTallyIsExact) {
-  clevel::Tally<RealPlatform> tally;
-  std::vector<std::thread> threads;
-  std::atomic<std::uint64_t> ready = 0;
-  std::vector<std::vector<std::uint64_t>> odds(80);  // more threads than it has lines
-  for (std::size_t t = 0; t < odds.size(); ++t) {
-    threads.emplace_back([&, t] {
-      (void)RealPlatform::thread_slot();
-      ++ready;
-      while (ready < odds.size()) std::this_thread::yield();
-      for (int n = 0; n < 1'000; ++n) {
-        tally.add(n % 4 == 0 ? -1 : 1);
-        odds[t].push_back(tally.odd());
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(tally.gained(), 500 * std::int64_t{80});
-  std::set<std::uint64_t> all;
-  for (const auto& some : odds) all.insert(some.begin(), some.end());
-  EXPECT_EQ(all.size(), odds.size() * 1'000);
-  EXPECT_TRUE(std::ranges::all_of(all, [](std::uint64_t n) { return n % 2 == 1; }));
 }
 
 }  // namespace

@@ -1,13 +1,17 @@
-// size(): exact after every kind of mutation, after a reopen and after a kill, and beside threads.
+// Tally and size(): exact after every kind of mutation, after a reopen and a kill, beside threads.
 #include <unistd.h>
 
+#include <atomic>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "index/tally.h"
 #include "perdure/versioned_map.h"
 #include "perdure/write_batch.h"
+#include "platform/real_platform.h"
 #include "tests/support/engines.h"
 #include "tests/support/support.h"
 
@@ -169,6 +173,31 @@ TEST_P(Size, FollowsARollback) {
   EXPECT_EQ(must(m.size()), 3U);
   must(m.trim(must(m.tag())));
   EXPECT_EQ(must(m.size()), 3U);
+}
+
+TEST(Tally, IsExactBesideThreads) {
+  Tally<RealPlatform> tally;
+  std::vector<std::thread> threads;
+  std::atomic<std::uint64_t> ready = 0;
+  std::vector<std::vector<std::uint64_t>> turns(80);  // of several pieces
+  for (std::size_t t = 0; t < turns.size(); ++t) {
+    threads.emplace_back([&, t] {
+      (void)RealPlatform::thread_slot();
+      ++ready;
+      while (ready < turns.size()) std::this_thread::yield();
+      for (int n = 0; n < 1'000; ++n) {
+        tally.add(std::int64_t{n % 4 == 0 ? -1 : 1}, std::int64_t{0}, std::int64_t{n});
+        turns[t].push_back(tally.next(3));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(tally.sum(0), 500 * std::int64_t{80});
+  EXPECT_EQ(tally.sum(1), 0);
+  EXPECT_EQ(tally.sum(2), 999 * 500 * std::int64_t{80});
+  std::set<std::uint64_t> all;
+  for (const auto& some : turns) all.insert(some.begin(), some.end());
+  EXPECT_EQ(all.size(), turns.size() * 1'000);
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ class Growth : public Ready<T> {
   using Base::Base;
   using Base::begin_change, Base::context_, Base::installers_, Base::level_word, Base::levels,
       Base::levels_, Base::make_block, Base::persist, Base::put_back, Base::rehash_, Base::root_,
-      Base::take_ready, Base::tally_, Base::verified, Base::want, Base::with_room;
+      Base::take_ready, Base::verified, Base::want, Base::with_room;
 
   // Stores a word of the ring that was `old`, unless another thread has, and makes it durable.
   bool store_ring(std::uint32_t index, std::uint64_t old, std::uint64_t word) {
@@ -200,7 +200,7 @@ class Growth : public Ready<T> {
   // Returns the number of entries. Until the walk of an open ends, counts only those gained.
   std::uint64_t entries_about() const {
     const auto entries =
-        static_cast<std::int64_t>(found_.load(std::memory_order_relaxed) + tally_.gained());
+        static_cast<std::int64_t>(found_.load(std::memory_order_relaxed) + this->gained());
     return static_cast<std::uint64_t>(std::max<std::int64_t>(entries, 0));
   }
 

@@ -21,7 +21,7 @@ class Insert : public Rehash<T> {
   using Base::added_ahead_, Base::bytes_values_, Base::clean_, Base::context_, Base::free_slot,
       Base::item_at, Base::kBytesKeys, Base::kSumLatches, Base::levels, Base::look_ahead,
       Base::offset_of, Base::persist, Base::search, Base::slot_term, Base::stripe_of,
-      Base::sum_latches_, Base::summed_, Base::tally_, Base::verified;
+      Base::sum_latches_, Base::summed_, Base::verified;
   using Base::Base;
   enum class Added : std::uint8_t { done, exists, full, again };
 
@@ -175,7 +175,7 @@ class Insert : public Rehash<T> {
       }
     }
     show(item_at(item));  // LP(insert)
-    tally_.add(1);
+    this->came();
     look_ahead(*seen, slot);
     platform.flush(item_at(item), bytes, "clevel.insert.item"_site);
     const bool durable = persist(slot, sizeof(*slot), "clevel.insert.slot"_site);  // PP(insert)

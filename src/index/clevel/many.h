@@ -217,7 +217,7 @@ class Many : public Write<T> {
       return false;
     }
     this->show(item_at(item));  // LP(insert)
-    this->tally_.add(1);
+    this->came();
     this->look_ahead(list, pending.slot);
     pending.item = item;
     return true;

@@ -70,7 +70,7 @@ class Recovery : public Scan<T> {
                        context_.platform.persisted(&root_->damaged, sizeof(root_->damaged)));
     if (!s.ok()) return fail(std::move(s));
     if (!over) return true;
-    found_.store(marked_ - tally_.gained(), std::memory_order_relaxed);
+    found_.store(marked_ - this->gained(), std::memory_order_relaxed);
     verified_.store(true, std::memory_order_release);
     context_.background.wake(rehash_);
     return false;
@@ -99,7 +99,7 @@ class Recovery : public Scan<T> {
       Base::level_word, Base::levels, Base::levels_, Base::look_at, Base::named_above,
       Base::offset_of, Base::persist, Base::plausible, Base::probe_of, Base::rehash_, Base::root_,
       Base::root_offset_, Base::seed_, Base::slot_term, Base::stripes_, Base::sum_latches_,
-      Base::summed_, Base::tally_, Base::verified_;
+      Base::summed_, Base::verified_;
   using Base::Base;
   using typename Base::Moving;
 

@@ -13,7 +13,6 @@
 #include "index/clevel/item.h"
 #include "index/clevel/layout.h"
 #include "index/clevel/stripe.h"
-#include "index/clevel/tally.h"
 #include "index/closed_sum.h"
 #include "index/engine_report.h"
 #include "index/map_engine.h"
@@ -74,6 +73,7 @@ class State : public MapEngine<T, Root, ClevelMap<T>, detail::Index> {
   using typename Base::P;
   using G = typename T::Geometry;
   using Base::context_, Base::offset_of, Base::root_;
+  static constexpr unsigned kOdds = 1;  // the number of tally_
   static constexpr bool kBytesKeys = T::Codec::kBytes;
   static constexpr auto kRootCrc = "clevel.root.crc"_site;
   static constexpr std::uint64_t kMoveBegun = std::uint64_t{1} << 32;
@@ -98,6 +98,10 @@ class State : public MapEngine<T, Root, ClevelMap<T>, detail::Index> {
   Item* item_at(std::uint64_t word) const {
     return context_.heap.template at<Item>(word & kOffsetMask);
   }
+  // The inserts less the erases since the open.
+  std::int64_t gained() const { return this->tally_.sum(Tally<P>::kEntries); }
+  // Returns an odd number that no other call returns.
+  std::uint64_t odd() { return this->tally_.next(kOdds) * 2 + 1; }
   Stripe<P>& stripe_of(const Probe& probe) const { return stripes_[probe.stripe() % G::kStripes]; }
   bool plausible(std::uint64_t word) const {
     return context_.heap.contains(word & kOffsetMask, 32) && (word & 15) == 0;
@@ -177,7 +181,6 @@ class State : public MapEngine<T, Root, ClevelMap<T>, detail::Index> {
   typename P::template Atomic<bool> verified_{false};  // clevel.I7
   typename P::template Atomic<bool> damaged_{false};   // clevel.I10
   std::unique_ptr<Stripe<P>[]> stripes_;
-  Tally<P> tally_;  // the inserts less the erases since the open
   // How many threads may store the word of an announced level, by its place in the ring: while
   // there are any, the place stays that level's (clevel.I6).
   typename P::template Atomic<std::uint32_t> installers_[kRing];

@@ -43,7 +43,7 @@ class Write : public Insert<T> {
       }
       const bool durable = persist(found.item, sizeof(Item), "clevel.erase.state"_site);
       if (!bury(found, probe, stripe, place, durable)) return fail(StatusCode::poisoned);
-      return this->went();
+      return true;
     }
   }
 
@@ -52,8 +52,8 @@ class Write : public Insert<T> {
       Base::context_, Base::discard_item, Base::exchange_slot, Base::for_each_match,
       Base::kMoveBegun, Base::last_insert, Base::levels, Base::make_blob, Base::make_item,
       Base::make_slot, Base::moves_, Base::offset_of, Base::persist, Base::prefetch, Base::probe_of,
-      Base::retire_blob, Base::retire_item, Base::search, Base::stripe_of, Base::tally_,
-      Base::validate, Base::verified, Base::with_room;
+      Base::retire_blob, Base::retire_item, Base::search, Base::stripe_of, Base::validate,
+      Base::verified, Base::with_room;
   using Base::Base;
   using typename Base::Added, typename Base::Mode;
 
@@ -99,10 +99,10 @@ class Write : public Insert<T> {
       return false;
     }
     // LP(erase)
-    tally_.add(-1);
+    this->went();
     const std::uint64_t item = found.word & kOffsetMask;
     if (stripe.last() == item && P::runs("clevel.erase.forget"_site)) [[unlikely]]
-      stripe.forget(item, tally_.odd());
+      stripe.forget(item, this->odd());
     return true;
   }
   // The second part, after the fence (PP(erase)). Returns false if the pool is poisoned.
@@ -200,7 +200,7 @@ class Write : public Insert<T> {
       const LevelList* seen = found.list;
       auto added = add(probe, block, bytes, before, seen);
       if (!added) return end(fail(std::move(added.error())));
-      if (*added == Added::done) return this->came();
+      if (*added == Added::done) return true;
       if (*added == Added::exists && kMode == Mode::insert) return end(false);
       if (*added != Added::full) continue;
       if (Status s = make_slot(probe, seen); !s.ok()) return end(fail(std::move(s)));

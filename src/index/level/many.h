@@ -146,8 +146,13 @@ class Many : public Write<T> {
     }
     if (durable) {
       PERDURE_ASSERT(P, "level.I4", context_.platform.persisted(changed(pending), kLine));
-      if (pending.step == Step::fill) show(pending.place, pending.probe->print);
-      if (pending.step == Step::clear) hide(pending.place);
+      if (pending.step == Step::fill) {
+        show(pending.place, pending.probe->print);
+        this->came();
+      } else if (pending.step == Step::clear) {
+        hide(pending.place);
+        this->went();
+      }
     } else {
       result = fail(StatusCode::poisoned);
     }

@@ -153,8 +153,10 @@ class Many : public Write<T> {
                      context_.platform.persisted(changed(pending), changed_bytes(pending)));
       if (pending.step == Step::fill) {  // LP(insert)
         desc.set_fingerprint(pending.slot, pending.probe->fingerprint);
+        this->came();
       } else if (pending.step == Step::clear) {
         desc.set_fingerprint(pending.slot, 0);
+        this->went();
       }
     } else {
       result = fail(StatusCode::poisoned);

@@ -56,7 +56,7 @@ class Recovery : public Scan<T> {
     in_parallel(visit, [] {});
     if (!first_error.ok()) return fail(std::move(first_error));
     const bool has_zero = !kBytes && context_.platform.load(root_->zero_present) != 0;
-    this->entries_.start(shown_.load(std::memory_order_relaxed) + (has_zero ? 1 : 0));
+    this->count_.start(shown_.load(std::memory_order_relaxed) + (has_zero ? 1 : 0));
     return Recovered::done;
   }
 

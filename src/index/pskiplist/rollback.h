@@ -114,7 +114,7 @@ class Rollback : public Trim<T> {
  public:
   Status rollback(std::uint64_t version) override {
     LatchGuard trimming(trim_latch_);
-    this->entries_.forget();
+    this->count_.forget();
     const std::uint64_t open = clock();
     for (bool begun = false; !begun;) {
       Status s = begin_rollback(version, open, begun);

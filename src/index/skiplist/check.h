@@ -18,9 +18,8 @@ class Check : public Recovery<T> {
     out.engine = Kind::kEngine;
     std::uint64_t bytes = 0;
     if (marked_.load(std::memory_order_acquire)) {  // before the counters that it makes whole
-      const auto added = this->tally_.sums();
-      out.entries = entries_.load(std::memory_order_relaxed) + added.entries;
-      bytes = this->bytes_.load(std::memory_order_relaxed) + added.bytes;
+      out.entries = this->entries();
+      bytes = this->bytes();
     } else {
       const Node* at = head();
       for (std::uint64_t link = load_link(at, 0); link != 0; link = load_link(at, 0)) {
@@ -79,9 +78,9 @@ class Check : public Recovery<T> {
   }
 
  protected:
-  using Base::Base, Base::context_, Base::entries_, Base::head, Base::kMaxHeight, Base::levels,
-      Base::load_link, Base::marked_, Base::names_blob, Base::offset_of, Base::place_after,
-      Base::root_offset_, Base::shape_, Base::value_of;
+  using Base::Base, Base::context_, Base::head, Base::kMaxHeight, Base::levels, Base::load_link,
+      Base::marked_, Base::names_blob, Base::offset_of, Base::place_after, Base::root_offset_,
+      Base::shape_, Base::value_of;
   using typename Base::P, typename Base::Codec, typename Base::Kind, typename Base::Reach;
 
   // Passes every block that the map can reach to `mark`; a node after it has read its successor. If
@@ -196,9 +195,8 @@ class Check : public Recovery<T> {
   // The sum that close() would write into the root is that of the nodes in the list.
   [[gnu::noinline]] void check_sum(std::uint64_t sum, Findings& report) {
     const LatchGuard latch(this->latch_);
-    const std::uint64_t added = this->tally_.sums().nodes;
-    const std::uint64_t changed = this->changed_ + added;
-    const bool whole = !this->marked() || sum == this->sum_ + added;
+    const std::uint64_t changed = this->changed();
+    const bool whole = !this->marked() || sum == this->sum_ + changed;
     const bool closed =
         !this->trusted_ || sum == context_.platform.load(this->root_->nodes_sum) + changed;
     if (!matches<P>(whole && closed, kSite<Kind, "nodes.sum">)) {

@@ -19,7 +19,6 @@ struct Geometry {
   static constexpr std::uint32_t kLatchNodes = LatchNodes;    // marked under one hold of the latch
   static constexpr std::uint64_t kFingersFrom = FingersFrom;  // entries: smaller maps have none
   static constexpr std::uint32_t kStripes = Stripes;
-  static constexpr std::uint32_t kTallies = Stripes < 128 ? Stripes : 128;  // lines of counters
 };
 using DefaultGeometry = Geometry<24, 1, 1U << 16, 64, 1U << 10, 512>;
 using TinyGeometry = Geometry<4, 1, 4, 2, 4, 4>;

@@ -98,8 +98,7 @@ class Recovery : public Plans<T> {
     }
     P& platform = context_.platform;
     const std::uint64_t before = platform.load(root_->nodes_sum);
-    const std::uint64_t added = this->tally_.sums().nodes;
-    const std::uint64_t sum = (trusted_ ? before + changed_ : sum_) + added;
+    const std::uint64_t sum = (trusted_ ? before : sum_) + this->changed();
     if (sum != before) {
       platform.store(root_->nodes_sum, sum);
       platform.flush(&root_->nodes_sum, sizeof(sum), kSite<Kind, "close.sum">);
@@ -108,9 +107,9 @@ class Recovery : public Plans<T> {
   }
 
  protected:
-  using Base::Base, Base::changed_, Base::context_, Base::cursor_, Base::damaged, Base::damaged_,
-      Base::head, Base::kMaxHeight, Base::kRootBytes, Base::kUpperDurable, Base::latch_,
-      Base::levels_, Base::load_link, Base::marked, Base::marked_, Base::offset_of, Base::persist,
+  using Base::Base, Base::context_, Base::cursor_, Base::damaged, Base::damaged_, Base::head,
+      Base::kMaxHeight, Base::kRootBytes, Base::kUpperDurable, Base::latch_, Base::levels_,
+      Base::load_link, Base::marked, Base::marked_, Base::offset_of, Base::persist,
       Base::place_after, Base::root_, Base::root_offset_, Base::shape_, Base::stale_, Base::sum_,
       Base::trusted_, Base::walked_;
   using typename Base::P, typename Base::Codec, typename Base::Kind, typename Base::G;
@@ -174,8 +173,8 @@ class Recovery : public Plans<T> {
       if (Status s = mark(word & kOffsetMask); !s.ok()) return fail(std::move(s));
       blob_room = heap.block_bytes(word & kOffsetMask);
     }
-    this->count(1, static_cast<std::int64_t>(heap.block_bytes(offset) + blob_room));
-    sum_ += shape_.closed_term(offset, state);
+    this->count(1, static_cast<std::int64_t>(heap.block_bytes(offset) + blob_room),
+                shape_.closed_term(offset, state));
     return height_of(state);
   }
 
@@ -205,8 +204,8 @@ class Recovery : public Plans<T> {
 
   // skiplist.I9: every node of the closed map is there, or was erased since the open.
   [[gnu::noinline]] Status verify_nodes() const {
-    if (!trusted_ || matches<P>(sum_ == context_.platform.load(root_->nodes_sum) + changed_,
-                                kSite<Kind, "nodes.sum">)) {
+    if (!trusted_ ||
+        matches<P>(sum_ == context_.platform.load(root_->nodes_sum), kSite<Kind, "nodes.sum">)) {
       return {};
     }
     return differs_from_close("nodes");

@@ -149,7 +149,7 @@ class Search : public Links<T> {
   void tend() {
     const std::uint64_t from = std::max(G::kFingersFrom, fingers_.wanted_at());
     const std::uint64_t between = std::bit_floor(std::max<std::uint64_t>(1, from / kLooks));
-    const bool look = (this->tally_.turn() & (between - 1)) == 0;
+    const bool look = (this->turn() & (between - 1)) == 0;
     if (fingers_.growing() || look) grow_fingers();
   }
   [[gnu::noinline]] void grow_fingers() {

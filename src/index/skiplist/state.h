@@ -14,7 +14,6 @@
 #include "index/skiplist/layout.h"
 #include "index/skiplist/node.h"
 #include "index/skiplist/stripes.h"
-#include "index/skiplist/tally.h"
 
 namespace perdure::skiplist {
 
@@ -42,11 +41,16 @@ class State : public MapEngine<T, layout::Root, SkiplistMap<T>, detail::OrderedI
   using Kind = typename T::Kind;
   using G = typename T::Geometry;
   using Outgrown = typename Fingers<P>::Outgrown;
-  using Base::context_, Base::absent, Base::root_;
+  using Base::context_, Base::absent, Base::root_, Base::tally_;
   static constexpr bool kUpperDurable = Kind::kUpperDurable;
   static constexpr std::uint32_t kMaxHeight = G::kMaxHeight;
   static constexpr std::size_t kRootBytes =
       (offsetof(layout::Root, first_link) + 8 * std::size_t{kMaxHeight} + 63) / 64 * 64;
+
+  // The numbers of tally_. A change adds the first three in one call.
+  static constexpr unsigned kBlockBytes = 1;  // of nodes and blobs
+  static constexpr unsigned kNodeTerms = 2;   // terms of index/closed_sum.h
+  static constexpr unsigned kTurns = 3;
 
   Node* head() const { return &root_->head; }
   Node* node_at(std::uint64_t offset) const { return context_.heap.template at<Node>(offset); }
@@ -79,14 +83,25 @@ class State : public MapEngine<T, layout::Root, SkiplistMap<T>, detail::OrderedI
     }
   }
   // Of what the walk has passed. The latch is held, or nothing else runs.
-  void count(std::int64_t nodes, std::int64_t bytes) {
+  void count(std::int64_t nodes, std::int64_t bytes, std::uint64_t term) {
     entries_.fetch_add(static_cast<std::uint64_t>(nodes), std::memory_order_relaxed);
     bytes_.fetch_add(static_cast<std::uint64_t>(bytes), std::memory_order_relaxed);
+    sum_ += term;
   }
-  // O(kTallies).
+  // Of what the walk has passed, and of the mutations of what it had passed.
   std::uint64_t entries() const {
-    return entries_.load(std::memory_order_relaxed) + tally_.entries();
+    const std::int64_t gained = tally_.sum(Tally<P>::kEntries);
+    const auto n = static_cast<std::int64_t>(entries_.load(std::memory_order_relaxed)) + gained;
+    return n < 0 ? 0 : static_cast<std::uint64_t>(n);  // while a mutation is under way
   }
+  std::uint64_t bytes() const {
+    return bytes_.load(std::memory_order_relaxed) +
+           static_cast<std::uint64_t>(tally_.sum(kBlockBytes));
+  }
+  // What the mutations since the open have added to the sum of the nodes.
+  std::uint64_t changed() const { return static_cast<std::uint64_t>(tally_.sum(kNodeTerms)); }
+  // Returns a number that rises by one with each call of the thread.
+  std::uint64_t turn() { return tally_.next(kTurns) / Tally<P>::kTurn; }
 
   const std::optional<ValueKind> values_;  // as the directory states it
   Shape<Codec::kBytes> shape_;
@@ -98,14 +113,14 @@ class State : public MapEngine<T, layout::Root, SkiplistMap<T>, detail::OrderedI
   Stripes<P, G::kStripes> stripes_;
   Fingers<P> fingers_;
   typename P::template Atomic<bool> damaged_{false};  // skiplist.I9
-  Tally<P, G::kTallies> tally_;                       // of the changes since marked_ was set
   // Until marked_ is set, every change and every step of the walk holds latch_. Changed under it:
-  // entries_, bytes_ and sum_ cover what mark_some() has passed, which are all nodes up to cursor_.
+  // entries_, bytes_ and sum_ cover what mark_some() has passed, which are all nodes up to cursor_,
+  // as they were at the open: the tally has every change since, so a change of a node behind
+  // cursor_ is taken off them.
   WriterLatch<P> latch_;
   Node* cursor_ = nullptr;
-  Node* walked_[kMaxHeight];   // as: the last node up to cursor_ in each level above 0
-  std::uint64_t sum_ = 0;      // of the nodes
-  std::uint64_t changed_ = 0;  // what inserts and erases have added to it
+  Node* walked_[kMaxHeight];  // as: the last node up to cursor_ in each level above 0
+  std::uint64_t sum_ = 0;     // of the nodes
   typename P::template Atomic<std::uint64_t> entries_{0};
   typename P::template Atomic<std::uint64_t> bytes_{0};  // of nodes and blobs
 };

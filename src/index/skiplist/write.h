@@ -54,7 +54,7 @@ class Write : public Towers<T> {
       if (this->walking()) step_back(path, node);
     }
     retire(offset_of(node), blob);
-    return this->went();
+    return true;
   }
 
  protected:
@@ -202,14 +202,10 @@ class Write : public Towers<T> {
   // `term`: of closed_sum. The stripe of the node is held.
   [[gnu::always_inline]] void count_change(const Probe& probe, std::int64_t entries,
                                            std::int64_t bytes, std::uint64_t term) {
-    if (!this->walking()) [[likely]] {
-      this->tally_.add(entries, bytes, term);
+    this->tally_.add(entries, bytes, static_cast<std::int64_t>(term));
+    if (!this->walking() || passed(probe)) [[likely]]
       return;
-    }
-    this->changed_ += term;
-    if (!passed(probe)) return;
-    this->sum_ += term;
-    count(entries, bytes);
+    count(-entries, -bytes, 0 - term);  // the walk will come to it
   }
   // `sign`: 1 for a node that was linked, -1 for one that was unlinked.
   void note_node(const Probe& probe, const Node* node, std::int64_t sign, std::int64_t bytes) {
@@ -324,7 +320,7 @@ class Write : public Towers<T> {
       if (!adds(kMode)) return *made == Made::exists;
       if (*made != Made::done) return false;
       this->tend();
-      return this->came();
+      return true;
     }
   }
 };
