@@ -379,6 +379,46 @@ def overlay_again(durability):
     return case
 
 
+def memory_group(disk, limit):
+    """A command that runs another one in a group of its own, with this limit in bytes."""
+    for top, name in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+                      ("/sys/fs/cgroup", "memory.max")):
+        group = pathlib.Path(top) / f"perdure-world-{uuid.uuid4()}"
+        try:
+            group.mkdir()
+            disk.stack.callback(group.rmdir)
+            (group / name).write_text(str(limit))
+        except OSError:
+            continue
+        return ("sh", "-c", 'echo $$ > "$0/cgroup.procs" && exec "$@"', str(group))
+    raise Skip("no memory limit can be set")
+
+
+def memory_limit(in_memory):
+    """`in_memory`: the pool is, or else its live image alone."""
+    def case(world, disk):
+        memory = disk.root / "memory"
+        memory.mkdir()
+        disk.stack.callback(world_disks.unmount_if_mounted, memory)
+        run("mount", "-t", "tmpfs", "tmpfs", memory)
+        path = (memory if in_memory else disk.root) / "pool"
+        options = () if in_memory else ("durability=buffered", f"memory={memory}")
+        inside = memory_group(disk, 64 << 20)
+        owner = world.opened(path, *options, inside=inside)
+        full = owner.do("put", "a", 1 << 20)
+        if full.code != "pool_full" or "memory limit" not in full.text:
+            raise Wrong(f"a pool in memory that grows beyond the limit: {full}")
+        owner.must("erase", "a", KEYS)
+        owner.must("put", "b", KEYS)
+        owner.kill()
+        owner = world.opened(path, *options, inside=inside)  # with less room than before
+        owner.must_have("b")
+        owner.must("erase", "b", KEYS)
+        owner.kill()
+        return f"{full.code} after {full.numbers()[0]} keys"
+    return case
+
+
 # --- descriptors, outputs, readers ---------------------------------------------------------------
 
 def loaded(world, disk, name="pool"):
@@ -519,6 +559,8 @@ CASES = (
     ("overlay-process", overlay_again("process"), ALL, ENOUGH),
     ("overlay-buffered", overlay_again("buffered"), ALL, ENOUGH),
     ("mounted-again", mounted_again, ALL, ENOUGH),
+    ("memory-limit", memory_limit(in_memory=True), FIRST, ENOUGH),
+    ("memory-limit-image", memory_limit(in_memory=False), FIRST, ENOUGH),
     ("closed-streams", closed_streams, FIRST, ENOUGH),
     ("outputs", outputs_onto_pools, FIRST, ENOUGH),
     ("readers", readers, FIRST, ENOUGH),

@@ -16,6 +16,7 @@
 
 #include "platform/descriptors.h"
 #include "platform/medium.h"
+#include "platform/memory_limit.h"
 #include "platform/memory_nodes.h"
 #include "platform/no_space.h"
 #include "util/arena.h"
@@ -563,6 +564,14 @@ Status FileStorage::full(const char* what, const char* advice) const noexcept {
   return Status::format(StatusCode::pool_full, "%s: the file cannot grow beyond %llu bytes; %s",
                         what, static_cast<unsigned long long>(size()), advice);
 }
+Status FileStorage::beyond_memory(std::uint64_t limit) const noexcept {
+  return Status::format(StatusCode::pool_full,
+                        "the memory limit of the container (cgroup: %llu bytes) is nearly reached: "
+                        "the file is in memory, and cannot grow beyond %llu bytes; raise the "
+                        "limit, delete entries, or keep the file on a disk",
+                        static_cast<unsigned long long>(limit),
+                        static_cast<unsigned long long>(size()));
+}
 Status FileStorage::beyond_the_limit() const noexcept {
   return full("the file size limit (ulimit -f) is reached",
               "raise it, or create the pool with a smaller maximum");
@@ -605,6 +614,7 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
     if (Status s = watch_->before_reuse(offset, std::min(end, before) - offset); !s.ok()) return s;
   }
   if (medium_.medium == Medium::volatile_ram && base_ != nullptr && end <= capacity_) {
+    if (std::uint64_t limit = 0; !leaves_room(length, limit)) return beyond_memory(limit);
     if (end > before && ftruncate(fd_, static_cast<off_t>(end)) != 0) return full("cannot extend");
     size_.store(std::max(before, end), std::memory_order_release);
     make_huge(std::max(before, offset), end);  // not of a hole before it

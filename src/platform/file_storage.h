@@ -172,6 +172,7 @@ class FileStorage final : public Storage {
   Status full(const char* what,
               const char* advice = "free space on its file system") const noexcept;
   Status beyond_the_limit() const noexcept;
+  Status beyond_memory(std::uint64_t limit) const noexcept;
   Status shortened() const noexcept;
   bool take_back(std::uint64_t before, std::uint64_t end) noexcept;
   Status map_part(int fd, std::uint64_t from, std::uint64_t to, int protection, int flags) noexcept;

@@ -10,23 +10,11 @@
 #include <cstring>
 #include <string_view>
 
+#include "platform/lines.h"
+
 namespace perdure {
 
 namespace {
-
-// Calls seen(line) for each line, until it returns true.
-template <class F>
-void for_each_line(const char* path, F&& seen) noexcept {
-  std::FILE* file = std::fopen(path, "re");
-  if (file == nullptr) return;
-  char* line = nullptr;  // an overlay names all its layers
-  std::size_t room = 0;
-  while (::getline(&line, &room, file) > 0) {
-    if (seen(static_cast<const char*>(line))) break;
-  }
-  std::free(line);
-  std::fclose(file);
-}
 
 // The kernel writes blanks, commas and the like as \ and three octal digits.
 bool unescape(std::string_view text, PathText& out) noexcept {

@@ -1,7 +1,7 @@
 // perdure-world-owner: has a pool open and does what it is told (scripts/world.py).
 //
 //   perdure-world-owner FILE [engine=NAME] [durability=NAME] [create|existing|read-only]
-//                       [sigbus]
+//                       [sigbus] [memory=FOLDER]
 //
 // Prints one line for the open, and one for each line that it reads: the name of a status code, and
 // numbers or the message. The text map `m` has the keys PREFIX00000000, PREFIX00000001 and so on:
@@ -134,7 +134,11 @@ bool take(const std::string& option, PoolOptions& pool, MapOptions& map) {
     pool.durability = value == "buffered" ? Durability::buffered : Durability::process;
     return value == "buffered" || value == "process";
   }
-  if (option == "sigbus") {
+  if (option.starts_with("memory=")) {
+    static std::string folder;
+    folder = value;
+    pool.buffered.memory_directory = folder;
+  } else if (option == "sigbus") {
     pool.handle_sigbus = true;
   } else if (option == "create") {
     pool.mode = OpenMode::create_new;
