@@ -351,7 +351,7 @@ typedef struct perdure_pool_stats {
   uint64_t assigned_bytes;   // in extents that are in use
   uint64_t free_bytes;       // in extents that are free inside the file
   uint64_t allocated_bytes;  // in blocks, each rounded up to its size class
-  uint64_t punched_bytes;    // in free extents that perdure_pool_compact() has punched
+  uint64_t punched_bytes;    // in free extents, given back to the system since the open
   uint64_t heap_dram_bytes;
   uint64_t limbo_blocks;     // unlinked blocks that wait for readers before they are reused
   uint64_t epoch;            // of memory reclamation; it rises while readers move on

@@ -139,7 +139,7 @@ struct PoolStats {
   std::uint64_t assigned_bytes = 0;   // in extents that are in use
   std::uint64_t free_bytes = 0;       // in extents that are free inside the file
   std::uint64_t allocated_bytes = 0;  // in allocated blocks, each rounded up to its size class
-  std::uint64_t punched_bytes = 0;    // in free extents that compact() has punched since the open
+  std::uint64_t punched_bytes = 0;    // in free extents, given back to the system since the open
   double fragmentation = 0;           // 1 - allocated_bytes / assigned_bytes
   std::uint64_t heap_dram_bytes = 0;
   std::uint64_t limbo_blocks = 0;  // unlinked blocks that wait for readers before they are reused

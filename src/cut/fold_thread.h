@@ -6,8 +6,8 @@
 // INVARIANTS
 //   thread.D1  The log is used under the latch of the stream only.
 //   thread.D2  The watch knows the epoch that the base will have before a mark says so.
-//   thread.D3  While with_base() calls its function, no fold is under way, and the base has every
-//       epoch that was durable before the call.
+//   thread.D3  While with_base() calls its function, and in after_fold(), no fold is under way. The
+//       base has every epoch that was durable before with_base(), or before_fold().
 // FAILURE  The stream fails with the error (CutStream::on_fold_failed()). After its resume() the
 //   next fold writes all pages again. If memory is short, the fold is tried again a second later.
 // WITHOUT A THREAD  run_due() makes a step: a fold begins, a piece, or its end; fold() makes all.
@@ -28,6 +28,10 @@ class FoldWatch {
   // Before the base is changed. An error: it must not be.
   virtual Status on_folding(std::uint64_t epoch) noexcept = 0;
   virtual void on_folded(std::uint64_t epoch) noexcept = 0;
+  // A fold begins. It will have every store that came before this call.
+  virtual void before_fold() noexcept = 0;
+  // The base has everything from before the last before_fold(), and no fold is under way.
+  virtual void after_fold() noexcept = 0;
   virtual Expected<bool> copy_page(std::uint64_t page, std::byte* to) noexcept = 0;  // PageContent
 
  protected:
@@ -78,6 +82,11 @@ class FoldThread {
     if (has_threads_) threaded_.store(work_.wake(), std::memory_order_relaxed);
   }
   bool has_thread() const noexcept { return threaded_.load(std::memory_order_relaxed); }
+  // A fold is due, however short the log is. Any thread; does not wait for the fold.
+  void ask() noexcept {
+    wanted_.store(true, std::memory_order_release);
+    wake();
+  }
   // Of a log that has failed for want of space; the caller has its latch. Returns whether segments
   // are free now. A piece that is written later finds that the log has failed, and is not written.
   bool make_space() noexcept {
@@ -129,7 +138,7 @@ class FoldThread {
       const std::uint64_t before = spaces_.load(std::memory_order_relaxed);
       if (Status s = fold(); !s.ok()) return s;
       LatchGuard guard(step_latch_);
-      while (folding_.active()) {  // another one has begun
+      while (folding_.active() || wanted_.load(std::memory_order_acquire)) {  // another one
         if (auto done = step(); !done) return std::move(done.error());
       }
       // After a fold that was given up the next one still writes what is free by now.
@@ -160,7 +169,7 @@ class FoldThread {
 
   bool due() const noexcept {
     const std::uint64_t folded = folded_.load(std::memory_order_relaxed);
-    return folding_.active() || stream_.wants_fold() ||
+    return folding_.active() || stream_.wants_fold() || wanted_.load(std::memory_order_acquire) ||
            asked_.load(std::memory_order_acquire) > folded;
   }
   // The caller has the latch of steps. False: there is nothing to fold.
@@ -192,6 +201,7 @@ class FoldThread {
     auto copied = folding_.copy(content, stream_.is_awaited() ? kSmallPiece : UINT32_MAX);
     if (!copied) return copied;
     if (Status s = *copied ? write_piece() : end(); !s.ok()) return fail(std::move(s));
+    if (!*copied) watch_.after_fold();
     return true;
   }
   // The caller has the latch of the stream.
@@ -207,6 +217,14 @@ class FoldThread {
   }
 
   Expected<bool> begin() noexcept {
+    wanted_.store(false, std::memory_order_relaxed);
+    watch_.before_fold();
+    Expected<bool> begun = try_begin();
+    if (begun && !*begun) watch_.after_fold();
+    return begun;
+  }
+  // False: there is nothing to fold.
+  Expected<bool> try_begin() noexcept {
     const auto nothing = [&] {
       return stream_.rests() && log_.durable().epoch == log_.marks().mark().folded;
     };
@@ -270,6 +288,7 @@ class FoldThread {
   typename P::template Atomic<std::uint32_t> done_{0};    // changes with folded_ and failures
   typename P::template Atomic<std::uint64_t> folds_{0};
   typename P::template Atomic<std::uint64_t> written_{0};
+  typename P::template Atomic<bool> wanted_{false};    // by ask()
   typename P::template Atomic<bool> threaded_{false};  // it is there, or wake() starts it
   bool has_threads_ = false;
   bool abandoned_ = false;

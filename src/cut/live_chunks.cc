@@ -197,7 +197,7 @@ Status LiveChunks::punch(std::uint64_t offset, std::uint64_t length, PunchBase b
     const std::uint64_t n = (covered ? std::min(end, begin_of(chunk + 1)) : end) - offset;
     LatchGuard guard(latches_[chunk % latches_.size()]);
     if (covered && is_ready(chunk)) {
-      if (Status s = image_.punch(offset, n); !s.ok()) return s;
+      if (Status s = image_.punch_again(offset, n); !s.ok()) return s;
     }
     if (Status s = base(offset, n); !s.ok()) return s;
     offset += n;

@@ -125,7 +125,10 @@ class LiveImage final : private GrowthWatch {
     Status s = other_ != nullptr ? other_->before_growth(bytes) : Status();
     return s.ok() ? dirty_->cover(bytes) : std::move(s);
   }
-  void before_punch() noexcept override { set_flag(layout::kPunched); }
+  void before_punch(std::uint64_t offset, std::uint64_t length) noexcept override {
+    set_flag(layout::kPunched);
+    if (other_ != nullptr) other_->before_punch(offset, length);
+  }
   Status before_reuse(std::uint64_t offset, std::uint64_t length) noexcept override {
     return other_ != nullptr ? other_->before_reuse(offset, length) : Status();
   }

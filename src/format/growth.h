@@ -17,6 +17,7 @@
 
 #include "format/growth_ahead.h"
 #include "format/roots.h"
+#include "format/space_return.h"
 
 namespace perdure::format {
 
@@ -24,6 +25,7 @@ template <Platform P>
 class Growth : public Roots<P> {
   using Base = Roots<P>;
   using Ahead = GrowthAhead<Growth, P>;
+  using Return = SpaceReturn<Growth, P>;
 
  public:
   using Base::Base;
@@ -95,6 +97,12 @@ class Growth : public Roots<P> {
     LatchGuard guard(latch_);
     expected_ = std::max(expected_, extents);
     growth_ahead_.expected(background_, expected_ * header_.extent_bytes);
+  }
+  void space_idle() final { space_return_.wake(background_); }
+  // Whether the pool was opened, and can be changed.
+  bool serves() {
+    LatchGuard guard(latch_);
+    return this->open_ && !platform_.poisoned();
   }
   // Allocates up to `bytes` of the space that the next growth will need. False: all of it is there,
   // or there is no more.
@@ -231,6 +239,7 @@ class Growth : public Roots<P> {
   std::uint64_t given_back_ = 0;  // times that prepared_ was lowered
   std::uint64_t used_until_ = 0;  // extent, by lost headers; see claim_words()
   Ahead growth_ahead_{*this};
+  Return space_return_{*this};
 };
 
 }  // namespace perdure::format

@@ -158,7 +158,10 @@ class Heap final : public heap::Audit<P> {
       }
     }
     PERDURE_ASSERT(P, "heap.I3", this->is_used(offset));
-    this->release_all(free_to_bin(extent, offset));
+    if (const std::uint32_t empty = free_to_bin(extent, offset); empty != kNone) [[unlikely]] {
+      this->release_all(empty);
+      this->note_idle(this->extent_bytes());
+    }
     this->tell_space_freed();
   }
   // Before free() of a block of another kind; the caller fences between the two.
@@ -187,8 +190,10 @@ class Heap final : public heap::Audit<P> {
   void retire(std::uint64_t offset) {
     PERDURE_ASSERT(P, "epoch.I2", epochs_.pinned());
     mark_copied(offset);  // limbo holds it: the end of a sweep must not free it
-    epochs_.retire(is_plain(offset) ? kPlainReclaimer : kPreparedReclaimer, this, offset,
-                   this->block_bytes(offset));
+    const std::size_t bytes = this->block_bytes(offset);
+    epochs_.retire(is_plain(offset) ? kPlainReclaimer : kPreparedReclaimer, this, offset, bytes);
+    if (bytes >= kLargeRun) [[unlikely]]
+      this->note_idle(bytes);
   }
   template <FixedString Name>
   void retire(std::uint64_t offset, Site<Name> site) {
@@ -218,7 +223,8 @@ class Heap final : public heap::Audit<P> {
   using Base::epochs_, Base::extent_of, Base::extents_, Base::kNone, Base::kTouched,
       Base::max_class_, Base::offset_of, Base::platform_, Base::starved_, Base::this_cache;
   using typename Base::Bin, typename Base::Cache, typename Base::Extent;
-  static constexpr std::uint32_t kMostLarger = 8;  // times the class that was asked for
+  static constexpr std::size_t kLargeRun = 1 << 20;  // not many fit into limbo unnoticed
+  static constexpr std::uint32_t kMostLarger = 8;    // times the class that was asked for
 
   std::uint32_t class_for(std::size_t n) const {
     const std::uint32_t size_class = class_of(n);
@@ -365,7 +371,9 @@ class Heap final : public heap::Audit<P> {
         return;
       }
     }
+    const std::uint64_t bytes = std::uint64_t{extents_[extent].count()} * this->extent_bytes();
     this->release_extent(static_cast<std::uint32_t>(extent));
+    this->note_idle(bytes);
     this->tell_space_freed();
   }
 

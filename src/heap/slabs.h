@@ -49,45 +49,101 @@ class Slabs : public Extents<P> {
     if (Status s = this->read_table(); !s.ok()) return fail(std::move(s));
     reclaim();
     std::uint64_t bytes = 0;
-    // The words say free, or virgin: durable since release_extent.
-    Status s = visit_free(4096, false, [&](std::uint64_t first, std::uint64_t stop) {
-      const std::uint64_t length = (stop - first) << extent_shift_;
-      // Then words may say "free" in the memory of this process only (live_chunks.h).
-      if (this->platform_.poisoned()) return Status(StatusCode::poisoned);
-      if (Status p = this->storage_.punch(offset_of(first), length); !p.ok()) return p;
-      for (std::uint64_t i = first; i < stop; ++i) extents_[i].set(kPunched);
-      bytes += length;
-      return Status();
-    });
+    Status s = visit_free(0, this->extent_count(), kLookedAt, false,
+                          [&](std::uint64_t first, std::uint64_t stop) {
+                            bytes += (stop - first) << extent_shift_;
+                            return punch(first, stop);
+                          });
     if (!s.ok()) return fail(std::move(s));
     return bytes;
   }
 
-  // Calls visit(offset, length) for the extents that punch_free() has punched, and that are free
+  // What the extents have, in bytes. Idle: free, and with space of the medium. An extent that was
+  // free at the open is not counted, because it may be a hole. O(extents).
+  struct Space {
+    std::uint64_t assigned = 0, idle = 0;
+    std::uint64_t end = 0;  // the number of extents
+  };
+  [[gnu::noinline]] Space space() {
+    Space all{.end = this->extent_count()};
+    for (std::uint64_t begin = 0; begin < all.end; begin += kLookedAt) {
+      LatchGuard guard(extent_latch_);
+      const std::uint64_t end = std::min(begin + kLookedAt, all.end);
+      for (std::uint64_t i = begin; i < end; ++i) {
+        if (is_idle(i)) all.idle += this->extent_bytes();
+        if (this->assigned(i)) all.assigned += this->extent_bytes();
+      }
+    }
+    return all;
+  }
+  // Gives back up to `most` bytes of the last runs of at least `least` idle bytes before extent
+  // `end`, which moves to where the next call goes on. Returns the number of bytes; 0: no run is
+  // left.
+  [[gnu::noinline]] Expected<std::uint64_t> punch_last(std::uint64_t& end, std::uint64_t most,
+                                                       std::uint64_t least) {
+    const std::uint64_t most_extents = most >> extent_shift_;
+    while (end != 0 && most >= least) {
+      LatchGuard guard(extent_latch_);
+      const std::uint64_t least_looked_at = end - std::min(end, kLookedAt);
+      while (end != least_looked_at) {
+        const std::uint64_t stop = end;
+        while (end != least_looked_at && stop - end < most_extents && is_idle(end - 1)) --end;
+        if (stop == end) {
+          --end;
+        } else if ((stop - end) << extent_shift_ >= least) {
+          if (Status s = punch(end, stop); !s.ok()) return fail(std::move(s));
+          return (stop - end) << extent_shift_;
+        }
+      }
+    }
+    return 0;
+  }
+
+  // Calls visit(offset, length) for the extents of a range that were punched, and that are free
   // since. Meanwhile no extent is assigned.
   template <class F>
-  [[gnu::noinline]] Status visit_punched(F&& visit) {
-    return visit_free(256, true, [&](std::uint64_t first, std::uint64_t stop) {
+  [[gnu::noinline]] Status visit_punched(std::uint64_t offset, std::uint64_t length, F&& visit) {
+    const std::uint64_t all = this->extent_count();
+    const std::uint64_t begin = std::min(extent_of(std::max(offset, offset_of(0))), all);
+    const std::uint64_t end = begin + std::min(length >> extent_shift_, all - begin);
+    return visit_free(begin, end, 256, true, [&](std::uint64_t first, std::uint64_t stop) {
       return visit(offset_of(first), (stop - first) << extent_shift_);
     });
   }
 
  private:
-  // Calls visit(first, stop) for the runs of free extents that are punched, or are not. `step`:
-  // extents per hold of the latch.
+  static constexpr std::uint64_t kLookedAt = 4096;  // extents per hold of the latch
+
+  // The extent latch is held.
+  bool is_idle(std::uint64_t extent) const {
+    return this->is_read(extent) && !this->assigned(extent) &&
+           !extents_[extent].has(kPunched | Base::kMaybeHole);
+  }
+  // Punches free extents. Their words say free, or virgin: durable since release_extent. The extent
+  // latch is held.
+  Status punch(std::uint64_t first, std::uint64_t stop) {
+    // Then words may say "free" in the memory of this process only (live_chunks.h).
+    if (this->platform_.poisoned()) return StatusCode::poisoned;
+    Status s = this->storage_.punch(offset_of(first), (stop - first) << extent_shift_);
+    if (!s.ok()) return s;
+    for (std::uint64_t i = first; i < stop; ++i) extents_[i].set(kPunched);
+    return s;
+  }
+  // Calls visit(first, stop) for the runs of free extents in [begin, end) that are punched, or are
+  // not. `step`: extents per hold of the latch.
   template <class F>
-  Status visit_free(std::uint64_t step, bool punched, F&& visit) {
-    for (std::uint64_t begin = 0; begin < this->extent_count(); begin += step) {
+  Status visit_free(std::uint64_t begin, std::uint64_t end, std::uint64_t step, bool punched,
+                    F&& visit) {
+    for (; begin < end; begin += step) {
       LatchGuard guard(extent_latch_);
-      const std::uint64_t end =
-          std::min(begin + step, extent_count_.load(std::memory_order_relaxed));
+      const std::uint64_t last = std::min(begin + step, end);
       const auto matches = [&](std::uint64_t i) {
         return !this->assigned(i) && extents_[i].has(kPunched) == punched;
       };
-      for (std::uint64_t i = begin; i < end; ++i) {
+      for (std::uint64_t i = begin; i < last; ++i) {
         if (!matches(i)) continue;
         std::uint64_t stop = i + 1;
-        while (stop < end && matches(stop)) ++stop;
+        while (stop < last && matches(stop)) ++stop;
         if (Status s = visit(i, stop); !s.ok()) return s;
         i = stop;
       }
@@ -171,21 +227,22 @@ class Slabs : public Extents<P> {
     link(bin->partial, static_cast<std::uint32_t>(*first), P::thread_slot());
     return {};
   }
-  // Moves extents from the lists of other threads to the list of this one. A thread keeps the
-  // extent that it takes blocks from, unless `all` is set. True: at least one was moved. The latch
-  // of another thread costs a heavy fence. So it is taken only where a list looks long enough,
-  // unless `all` is set: before the pool is full the truth is wanted.
+  // Moves extents from the lists of other threads to the list of this one. A living thread keeps
+  // the extent that it takes blocks from, unless `all` is set. True: at least one was moved. The
+  // latch of another thread costs a heavy fence. So it is taken only where a list looks long
+  // enough, unless `all` is set: before the pool is full the truth is wanted.
   [[gnu::noinline]] bool take_over(Cache& cache, std::uint32_t size_class, BlockKind kind,
                                    bool all) {
     std::uint32_t chain = kNone;
     int taken = 0;
-    for_each_other([&](std::uint32_t, Cache& other) {
-      if (!all && !has_spare(other, size_class, kind)) return true;
+    for_each_other([&](std::uint32_t slot, Cache& other) {
+      const bool keeps = !all && P::is_living(slot);
+      if (!all && !has_spare(other, size_class, kind, keeps ? 1 : 0)) return true;
       if (!other.latch.lock_outside()) return true;
       Bin* bin = other.bins[static_cast<std::uint32_t>(kind)][size_class];
       for (; bin != nullptr && taken < kMostTaken; ++taken) {
         const std::uint32_t head = bin->partial.first.load(std::memory_order_relaxed);
-        const std::uint32_t number = all || head == kNone ? head : extents_[head].next;
+        const std::uint32_t number = !keeps || head == kNone ? head : extents_[head].next;
         if (number == kNone) break;
         unlink(bin->partial, number);
         extents_[number].next = std::exchange(chain, number);
@@ -200,11 +257,12 @@ class Slabs : public Extents<P> {
     }
     return taken != 0;
   }
-  // Whether a cache, which is not latched, has more than the extent that its thread takes from.
-  static bool has_spare(const Cache& cache, std::uint32_t size_class, BlockKind kind) {
+  // Whether a cache, which is not latched, has more extents than its thread keeps.
+  static bool has_spare(const Cache& cache, std::uint32_t size_class, BlockKind kind,
+                        std::uint64_t kept) {
     const Bin* bin =
         cache.shown[static_cast<std::uint32_t>(kind)][size_class].load(std::memory_order_acquire);
-    return bin != nullptr && bin->partial.length.load(std::memory_order_relaxed) > 1;
+    return bin != nullptr && bin->partial.length.load(std::memory_order_relaxed) > kept;
   }
   // Takes a block from another thread's cache, which may be its last. Returns 0 if there is none.
   // The calling thread holds no latch.

@@ -31,6 +31,9 @@ class HeapHost {
   // Memory was freed after an allocation failed with pool_full. The caller holds latches of the
   // heap.
   virtual void space_freed() {}
+  // Much was freed, or will be once readers have left their guards. The caller holds no latch of
+  // the heap.
+  virtual void space_idle() {}
   // An allocation calls this during a sweep when no untouched extent is left; it holds no latch of
   // the heap then. The host must finish the sweep or return false. What it runs may allocate,
   // retire and free, and must not wait for a latch that its caller's engine holds.
@@ -222,6 +225,14 @@ class State {
     if (starved_.exchange(false, std::memory_order_seq_cst)) host_->space_freed();
   }
 
+  // Call after a run or extents were freed, or a run was retired. No latch of the heap is held.
+  void note_idle(std::uint64_t bytes) {
+    constexpr std::uint64_t kIdleStep = std::uint64_t{8} << 20;
+    if (idle_.fetch_add(bytes, std::memory_order_relaxed) + bytes < kIdleStep) return;
+    idle_.store(0, std::memory_order_relaxed);
+    host_->space_idle();
+  }
+
   P& platform_;
   Storage& storage_;
   std::byte* base_ = nullptr;  // the storage's, from attach() on: the range is reserved as a whole
@@ -235,6 +246,7 @@ class State {
   // An allocation has failed with pool_full, and nothing was freed since.
   typename P::template Atomic<bool> starved_{false};
   std::uint64_t sweep_cursor_ = 0;
+  typename P::template Atomic<std::uint64_t> idle_{0};  // bytes, by note_idle()
 
   // The extents before this one are unread (heap.I6). Changed under both latches of table.h.
   typename P::template Atomic<std::uint64_t> unread_{0};

@@ -641,7 +641,11 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
 
 Status FileStorage::punch(std::uint64_t offset, std::uint64_t length) noexcept {
   if (access_ != Access::owner) return StatusCode::read_only;
-  if (watch_ != nullptr) watch_->before_punch();
+  if (watch_ != nullptr) watch_->before_punch(offset, length);
+  return punch_again(offset, length);
+}
+
+Status FileStorage::punch_again(std::uint64_t offset, std::uint64_t length) noexcept {
   if (fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                 static_cast<off_t>(length)) == 0) {
     return {};

@@ -119,6 +119,8 @@ class FileStorage final : public Storage {
   std::uint64_t capacity() const noexcept override { return capacity_; }
   Status allocate(std::uint64_t offset, std::uint64_t length) noexcept override;
   Status punch(std::uint64_t offset, std::uint64_t length) noexcept override;
+  // Of a range that punch() has had: the watch knows it.
+  Status punch_again(std::uint64_t offset, std::uint64_t length) noexcept;
   Status sync(std::uint64_t offset, std::uint64_t length) noexcept override;
   void will_read(std::uint64_t offset, std::uint64_t length) noexcept override;
   void read_alone(bool alone) noexcept override;

@@ -129,6 +129,7 @@ concept Platform =
       { P::heavy_fence() } -> std::same_as<bool>;
       { P::full_light_fences() } -> std::same_as<bool>;
       { P::thread_slot() } -> std::same_as<std::uint32_t>;
+      { P::is_living(std::uint32_t{}) } -> std::same_as<bool>;
       P::pause(0U);
       { P::now_ns() } -> std::same_as<std::uint64_t>;
       { P::random() } -> std::same_as<std::uint64_t>;

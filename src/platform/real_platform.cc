@@ -64,6 +64,11 @@ std::uint32_t acquire_thread_slot() noexcept {
 
 }  // namespace detail
 
+bool RealPlatform::is_living(std::uint32_t slot) noexcept {
+  const std::uint64_t word = detail::slot_words[slot / 64].load(std::memory_order_relaxed);
+  return (word >> (slot % 64) & 1) != 0;
+}
+
 std::int32_t RealPlatform::thread_of(std::uint32_t slot) noexcept {
   return detail::slot_threads[slot].load(std::memory_order_relaxed);
 }

@@ -289,6 +289,8 @@ class RealPlatform {
   static bool full_light_fences() noexcept { return !kAsymmetric; }
   // The system's number of the thread that has, or had, the slot.
   static std::int32_t thread_of(std::uint32_t slot) noexcept;
+  // Whether a thread has the slot.
+  static bool is_living(std::uint32_t slot) noexcept;
   static std::uint32_t thread_slot() noexcept {
     const std::uint32_t slot = detail::thread_state.slot;
     return slot != ~0U ? slot : detail::acquire_thread_slot();

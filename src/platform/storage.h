@@ -44,7 +44,7 @@ class GrowthWatch {
   // A range of the file, which may be punched, gets its space again. An error refuses it.
   virtual Status before_reuse(std::uint64_t offset, std::uint64_t length) noexcept = 0;
   // A range of the file will be punched.
-  virtual void before_punch() noexcept {}
+  virtual void before_punch(std::uint64_t /*offset*/, std::uint64_t /*length*/) noexcept {}
 
  protected:
   ~GrowthWatch() = default;

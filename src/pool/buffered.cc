@@ -523,10 +523,12 @@ Status Buffered::go_on(const Opening& opening) noexcept {
 
 // --- in use --------------------------------------------------------------------------------------
 
-Status Buffered::attach(RealPlatform& platform, EpochDomain<RealPlatform>& epochs,
+Status Buffered::attach(RealPlatform& platform, Heap<RealPlatform>& heap,
+                        EpochDomain<RealPlatform>& epochs,
                         const BufferedOptions& options) noexcept {
   if (Status s = LiveImage::path_of(mark(), path_.c_str(), live_path_); !s.ok()) return s;
   platform_ = &platform;
+  heap_ = &heap;
   gate_ = &epochs.gate();
   gate_->set_brake(*this);
   live_.chunks().attach(platform);
@@ -587,15 +589,36 @@ Status Buffered::before_reuse(std::uint64_t offset, std::uint64_t length) noexce
   return s == StatusCode::pool_full ? std::move(s) : Status();
 }
 
-// What is free since before an epoch that the base has means nothing to it, nor to the epochs after
-// it: they have each line that was stored since.
-Status Buffered::punch_base(FunctionRef<Status(Visit visit)> holes) noexcept {
-  const auto punch = [this](std::uint64_t offset, std::uint64_t length) {
+// The base follows when a fold has told it that the range is free.
+void Buffered::before_punch(std::uint64_t offset, std::uint64_t length) noexcept {
+  holes_.note(offset, length);
+  fold_thread_->ask();
+}
+
+void Buffered::after_fold() noexcept {
+  holes_.take([this](std::uint64_t offset, std::uint64_t length) {
+    if (!platform_->poisoned()) (void)punch_base(offset, length);
+  });
+}
+
+Status Buffered::punch_base() noexcept {
+  return fold_thread_->with_base([&] {
+    return platform_->poisoned() ? platform_->failure() : punch_base(0, ~std::uint64_t{0});
+  });
+}
+
+// Of the range, what is free and punched since before the last fold. What is free since before an
+// epoch that the base has means nothing to it, nor to the epochs after it: they have each line that
+// was stored since.
+Status Buffered::punch_base(std::uint64_t offset, std::uint64_t length) noexcept {
+  return heap_->visit_punched(offset, length, [this](std::uint64_t from, std::uint64_t bytes) {
+    if (holes_.is_new(from, bytes)) {  // the base has it as it was before it was freed, or a part
+      before_punch(from, bytes);
+      return Status();
+    }
     const auto base = [&](std::uint64_t at, std::uint64_t n) { return files_.punch(base_, at, n); };
-    return fold_thread_->alone([&] { return live_.chunks().punch(offset, length, base); });
-  };
-  return fold_thread_->with_base(
-      [&] { return platform_->poisoned() ? platform_->failure() : holes(punch); });
+    return fold_thread_->alone([&] { return live_.chunks().punch(from, bytes, base); });
+  });
 }
 
 // Threads may change it. A read of a file needs no space if the page was given back.
@@ -667,7 +690,9 @@ Status Buffered::close() noexcept {
   platform_->end_tracking();
   live_.set_folding(epochs_log_->durable().epoch);
   const auto content = [this](std::uint64_t page, std::byte* to) { return copy_page(page, to); };
+  holes_.close();
   Status s = folding_->fold_all(content, [this] { return verify_copy(); });
+  if (s.ok()) after_fold();
   if (s.ok()) s = epochs_log_->close();
   if (!s.ok()) return s;
   live_.remove();

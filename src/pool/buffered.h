@@ -22,8 +22,10 @@
 #include "cut/epoch_log.h"
 #include "cut/fold_thread.h"
 #include "cut/folding.h"
+#include "cut/hole_list.h"
 #include "cut/live_image.h"
 #include "format/layout.h"
+#include "heap/heap.h"
 #include "index/engine.h"
 #include "perdure/options.h"
 #include "platform/boot_evidence.h"
@@ -90,16 +92,15 @@ class Buffered final : public Cuts,
     while (gate_->braked() && !stream_->lets()) wait();
   }
 
-  Status attach(RealPlatform& platform, EpochDomain<RealPlatform>& epochs,
+  Status attach(RealPlatform& platform, Heap<RealPlatform>& heap, EpochDomain<RealPlatform>& epochs,
                 const BufferedOptions& options) noexcept;
   // Starts the threads. Without them, mutations do their work.
   void start(bool threads) noexcept;
   // Without threads: a cut or a step of a fold, if one is due. Returns whether there was one.
   bool run_due() noexcept { return stream_->run_due() || fold_thread_->run_due(); }
   Status fold() noexcept { return fold_thread_->fold(); }
-  // Folds, and gives back the space of the base that `holes` visits: free since before the call.
-  using Visit = FunctionRef<Status(std::uint64_t offset, std::uint64_t length)>;
-  Status punch_base(FunctionRef<Status(Visit visit)> holes) noexcept;
+  // Folds, and punches in the base what the heap has punched before the call.
+  Status punch_base() noexcept;
   // What a backup needs. A cut that began at `unix_ns` or later is durable.
   BackupSource source(std::uint64_t unix_ns) noexcept {
     const auto last = [this] { return epochs_log_->durable(); };
@@ -151,16 +152,20 @@ class Buffered final : public Cuts,
     return verify_copy();
   }
   void on_folded(std::uint64_t epoch) noexcept override { live_.set_folded(epoch); }
+  void before_fold() noexcept override { holes_.close(); }
+  void after_fold() noexcept override;
   Expected<bool> copy_page(std::uint64_t page, std::byte* to) noexcept override;
   Status verify_copy() noexcept override;
   // --- GrowthWatch ---
   Status before_growth(std::uint64_t bytes) noexcept override;
   Status before_reuse(std::uint64_t offset, std::uint64_t length) noexcept override;
+  void before_punch(std::uint64_t offset, std::uint64_t length) noexcept override;
   // --- Brake ---
   bool lets(bool batch) noexcept override { return stream_->lets(batch); }
   void wait() noexcept override;
   Status refusal() noexcept override;
 
+  Status punch_base(std::uint64_t offset, std::uint64_t length) noexcept;
   Status name_paths(std::string_view path) noexcept;
   Status hold_folders() noexcept;
   Status image_path(const layout::BaseMark& mark, PathText& path) noexcept;
@@ -194,8 +199,10 @@ class Buffered final : public Cuts,
   std::optional<CutStream<RealPlatform>> stream_;
   std::optional<Folding> folding_;
   std::optional<FoldThread<RealPlatform>> fold_thread_;
+  HoleList<RealPlatform> holes_;
   RealPlatform* platform_ = nullptr;
   Gate<RealPlatform>* gate_ = nullptr;
+  Heap<RealPlatform>* heap_ = nullptr;
   bool inherited_ = false;
   bool restarted_ = false;  // the machine was, since the last process; the image cannot be newer
   bool published_ = false;  // begin() has given the live image its name

@@ -401,7 +401,7 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
   }
   owner_pid_ = getpid();
   if (buffered_) {
-    Status s = buffered_->attach(platform_, core_.epochs(), options.buffered);
+    Status s = buffered_->attach(platform_, core_.heap(), core_.epochs(), options.buffered);
     if (!s.ok()) {
       if (began_) buffered_->undo();
       return platform_.lost() ? platform_.failure() : wrap(std::move(s));

@@ -411,6 +411,7 @@ Expected<std::uint64_t> PoolImpl::compact() {
   if (read_only_) return fail(wrap(StatusCode::read_only));
   LatchGuard one(compaction_);
   const std::uint64_t begin = RealPlatform::now_ns();
+  const std::uint64_t base_before = buffered_ ? base_.disk_bytes() : 0;
   Expected<std::uint64_t> bytes = 0;
   {
     LatchGuard guard(maintenance_);
@@ -419,7 +420,7 @@ Expected<std::uint64_t> PoolImpl::compact() {
     bytes = punch_free();
   }
   // Batches need not wait for that.
-  if (bytes && buffered_) bytes = punch_base();
+  if (bytes && buffered_) bytes = punch_base(base_before);
   if (!bytes) return fail(wrap(std::move(bytes.error())));
   if (platform_.poisoned()) return fail(platform_.failure());
   log_.say(LogLevel::info, "compacted in %.1f ms, %llu bytes given back",
@@ -437,12 +438,10 @@ Status PoolImpl::shrink_maps() {
   return {};
 }
 
-// After punch_free(), which alone marks extents as punched: those that still are were free before
-// the fold. The space of the live image does not count, because it goes at the close.
-Expected<std::uint64_t> PoolImpl::punch_base() {
-  const std::uint64_t before = base_.disk_bytes();
-  const auto holes = [this](Buffered::Visit visit) { return core_.heap().visit_punched(visit); };
-  if (Status s = buffered_->punch_base(holes); !s.ok()) return fail(std::move(s));
+// After punch_free(). `before`: the space of the base until then. That of the live image does not
+// count, because it goes at the close.
+Expected<std::uint64_t> PoolImpl::punch_base(std::uint64_t before) {
+  if (Status s = buffered_->punch_base(); !s.ok()) return fail(std::move(s));
   const std::uint64_t after = base_.disk_bytes();
   return before > after ? before - after : 0;
 }

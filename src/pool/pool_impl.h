@@ -153,7 +153,7 @@ class PoolImpl final : private PoolMaps {
   Slot* find(std::string_view name) const noexcept;
   Expected<std::uint64_t> punch_free();
   Status shrink_maps();
-  Expected<std::uint64_t> punch_base();
+  Expected<std::uint64_t> punch_base(std::uint64_t before);
   Status find_violations(const CheckOptions& options, Findings& findings);
   Status count_leaks(Findings& findings);
 

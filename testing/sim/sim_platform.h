@@ -319,6 +319,7 @@ class SimPlatform {
   static bool full_light_fences() noexcept { return false; }
   static constexpr unsigned kPatience = 0;  // the code after the wait is the part under test
   static std::uint32_t thread_slot() noexcept { return world_.thread; }
+  static bool is_living(std::uint32_t /*slot*/) noexcept { return true; }
   static Counters& counters() noexcept { return world_.counters; }
   static void pause(unsigned) noexcept {
     step(StepKind::pause);

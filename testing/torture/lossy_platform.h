@@ -178,6 +178,7 @@ class LossyPlatform {
   static constexpr unsigned kPatience = 0;
   static bool full_light_fences() noexcept { return RealPlatform::full_light_fences(); }
   static std::uint32_t thread_slot() noexcept { return RealPlatform::thread_slot(); }
+  static bool is_living(std::uint32_t slot) noexcept { return RealPlatform::is_living(slot); }
   static Counters& counters() noexcept { return RealPlatform::counters(); }
   static void pause(unsigned spins) noexcept { RealPlatform::pause(spins); }
   static std::uint64_t now_ns() noexcept { return RealPlatform::now_ns(); }

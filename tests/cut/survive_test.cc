@@ -2,7 +2,8 @@
 // second round one that folds the log and compacts all the time, are killed at random moments.
 // After some of the kills the power also fails: the live image is gone, and the next boot has base
 // and log. Each thread's operations must be there up to one of them: after a kill all that were
-// acknowledged, after a power failure all that sync() returned for.
+// acknowledged, after a power failure all that sync() returned for. The same with large values: the
+// live image and then the base give their space back to the file system in between.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -25,8 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kKeys = 400;  // of a thread, written in turn
-constexpr int kWriters = 3;
+constexpr int kWriters = 3;  // at most
 
 // Of a thread: operations that have begun and ended, and that a sync() has returned for.
 struct Progress {
@@ -34,36 +34,51 @@ struct Progress {
 };
 struct Shared {
   std::atomic<bool> ready{false};
+  std::atomic<std::uint64_t> returned{0};  // bytes of the live image, by the last process
   Progress progress[kWriters];
 };
 
 using Texts = Map<std::uint64_t, std::string_view>;
 
-std::string value_of(std::uint64_t thread, std::uint64_t n) {
-  return std::to_string(thread) + ":" + std::to_string(n) + ":" +
-         std::string(mix(thread + n) % 150, 'v');
-}
-void write(Texts& map, std::uint64_t thread, std::uint64_t n) {
-  const std::uint64_t key = thread * kKeys + n % kKeys;
-  if (n % 7 == 3) {
-    (void)must(map.erase(key));
-  } else {
-    must(map.put(key, value_of(thread, n)));
+// What the threads do. Each writes its keys in turn.
+struct Load {
+  int writers;
+  std::uint64_t keys;  // of a thread
+  std::uint64_t value_bytes;
+  std::uint64_t max_size;
+
+  bool is_large() const { return value_bytes >= 1_MiB; }
+  // All large values are erased in every second turn.
+  bool erases(std::uint64_t n) const { return is_large() ? n / keys % 2 == 1 : n % 7 == 3; }
+  std::string value_of(std::uint64_t thread, std::uint64_t n) const {
+    std::string value = std::to_string(thread) + ":" + std::to_string(n) + ":";
+    value.resize(value.size() + mix(thread + n) % value_bytes, static_cast<char>('a' + n % 26));
+    return value;
   }
-}
-// Whether the keys of the thread are as after n operations.
-std::string differs(Texts& map, std::uint64_t thread, std::uint64_t n) {
-  for (std::uint64_t key = 0; key < kKeys; ++key) {
-    const auto found = must(map.get(thread * kKeys + key));
-    const bool written = key < n;
-    const std::uint64_t last = written ? (n - 1 - key) / kKeys * kKeys + key : 0;
-    const bool there = written && last % 7 != 3;
-    if (there != found.has_value() || (there && *found != value_of(thread, last))) {
-      return "key " + std::to_string(key) + " after " + std::to_string(n);
+  void write(Texts& map, std::uint64_t thread, std::uint64_t n) const {
+    const std::uint64_t key = thread * keys + n % keys;
+    if (erases(n)) {
+      (void)must(map.erase(key));
+    } else {
+      must(map.put(key, value_of(thread, n)));
     }
   }
-  return {};
-}
+  // Whether the keys of the thread are as after n operations.
+  std::string differs(Texts& map, std::uint64_t thread, std::uint64_t n) const {
+    for (std::uint64_t key = 0; key < keys; ++key) {
+      const auto found = must(map.get(thread * keys + key));
+      const bool written = key < n;
+      const std::uint64_t last = written ? (n - 1 - key) / keys * keys + key : 0;
+      const bool there = written && !erases(last);
+      if (there != found.has_value() || (there && *found != value_of(thread, last))) {
+        return "key " + std::to_string(key) + " after " + std::to_string(n);
+      }
+    }
+    return {};
+  }
+};
+constexpr Load kSmall{.writers = 3, .keys = 400, .value_bytes = 150, .max_size = 32_MiB};
+constexpr Load kLarge{.writers = 1, .keys = 24, .value_bytes = 8_MiB, .max_size = 1_GiB};
 
 class Survive : public ::testing::Test {
  protected:
@@ -81,9 +96,9 @@ class Survive : public ::testing::Test {
   }
 
   Pool open() const {
-    return must(Pool::open(
-        path_,
-        {.durability = Durability::buffered, .buffered = {.interval_ms = 2}, .max_size = 32_MiB}));
+    return must(Pool::open(path_, {.durability = Durability::buffered,
+                                   .buffered = {.interval_ms = 2},
+                                   .max_size = load_.max_size}));
   }
   static Texts map_of(Pool& pool) {
     return must(
@@ -94,12 +109,12 @@ class Survive : public ::testing::Test {
     auto map = map_of(pool);
     shared_->ready.store(true);
     std::vector<std::thread> threads;
-    for (std::uint64_t t = 0; t < kWriters; ++t) {
+    for (std::uint64_t t = 0; t < writers(); ++t) {
       threads.emplace_back([&, t] {
         Progress& mine = shared_->progress[t];
         for (std::uint64_t n = mine.ended.load();; ++n) {
           mine.begun.store(n + 1);
-          write(map, t, n);
+          load_.write(map, t, n);
           mine.ended.store(n + 1);
         }
       });
@@ -114,9 +129,10 @@ class Survive : public ::testing::Test {
     }
     for (;;) {
       std::uint64_t ended[kWriters];
-      for (int t = 0; t < kWriters; ++t) ended[t] = shared_->progress[t].ended.load();
+      for (std::uint64_t t = 0; t < writers(); ++t) ended[t] = shared_->progress[t].ended.load();
       must(pool.sync());
-      for (int t = 0; t < kWriters; ++t) shared_->progress[t].durable.store(ended[t]);
+      for (std::uint64_t t = 0; t < writers(); ++t) shared_->progress[t].durable.store(ended[t]);
+      if (load_.is_large()) shared_->returned.store(must(pool.stats()).punched_bytes);
       ::usleep(1000);
     }
   }
@@ -142,13 +158,13 @@ class Survive : public ::testing::Test {
     const CheckReport report = must(pool.check({.deep = true}));
     for (const auto& violation : report.violations) ADD_FAILURE() << violation;
     auto map = map_of(pool);
-    for (std::uint64_t t = 0; t < kWriters; ++t) {
+    for (std::uint64_t t = 0; t < writers(); ++t) {
       Progress& mine = shared_->progress[t];
       operations_ += mine.begun.load();
       std::uint64_t n = power ? mine.durable.load() : mine.ended.load();
       std::string wrong;
       do {
-        wrong = differs(map, t, n);
+        wrong = load_.differs(map, t, n);
       } while (!wrong.empty() && ++n <= mine.begun.load());
       EXPECT_EQ(wrong, "") << "thread " << t << ", " << mine.durable << " durable, " << mine.ended
                            << " to " << mine.begun;
@@ -159,34 +175,50 @@ class Survive : public ::testing::Test {
     must(pool.close());
   }
 
+  std::uint64_t writers() const { return static_cast<std::uint64_t>(load_.writers); }
+  // Rounds of one to three kills, each within some time of the open, and perhaps a power failure.
+  void survive(const Load& load, std::uint64_t rounds, std::uint64_t most_us) {
+    PERDURE_TRACE_SEED();
+    Rng random;
+    load_ = load;
+    {
+      Pool pool = open();
+    }
+    for (std::uint64_t i = 0; i < rounds && !HasFailure(); ++i) {
+      // Some are killed while they go on after a kill.
+      const std::uint64_t kills = 1 + random.below(3);
+      for (std::uint64_t k = 0; k < kills; ++k) {
+        const bool waits = k + 1 == kills || random.below(2) == 0;
+        kill_after(static_cast<int>(random.below(waits ? most_us : 6'000)), waits, i % 2 == 0);
+        if (HasFailure()) return;
+        returned_ += shared_->returned.exchange(0);
+      }
+      const bool power = random.below(2) == 0;
+      powers_ += power ? 1 : 0;
+      if (power) power_fails();
+      verify(power);
+    }
+    std::printf("%llu power failures, %llu MiB given back\n",
+                static_cast<unsigned long long>(powers_),
+                static_cast<unsigned long long>(returned_ >> 20));
+  }
+
   const std::string folder_ = on_disk("-survive");
   const std::string path_ = folder_ + "/pool";
   Shared* shared_ = nullptr;
+  Load load_ = kSmall;
   std::uint64_t operations_ = 0;  // that were begun; more than once if they were lost
+  std::uint64_t returned_ = 0;    // bytes
+  std::uint64_t powers_ = 0;
 };
 
 TEST_F(Survive, KillsAndPowerFailures) {
-  PERDURE_TRACE_SEED();
-  Rng random;
-  std::uint64_t powers = 0;
-  {
-    Pool pool = open();
-  }
-  for (std::uint64_t i = 0; i < scaled(300, 8, 3) && !HasFailure(); ++i) {
-    // Some are killed while they go on after a kill.
-    const std::uint64_t kills = 1 + random.below(3);
-    for (std::uint64_t k = 0; k < kills; ++k) {
-      const bool waits = k + 1 == kills || random.below(2) == 0;
-      kill_after(static_cast<int>(random.below(waits ? 40'000 : 6'000)), waits, i % 2 == 0);
-      if (HasFailure()) return;
-    }
-    const bool power = random.below(2) == 0;
-    powers += power ? 1 : 0;
-    if (power) power_fails();
-    verify(power);
-  }
-  EXPECT_GT(operations_, scaled(3 * kKeys, 0));
-  std::printf("%llu power failures\n", static_cast<unsigned long long>(powers));
+  survive(kSmall, scaled(300, 8, 3), 40'000);
+  EXPECT_GT(operations_, scaled(3 * kSmall.keys, 0));
+}
+TEST_F(Survive, WhileSpaceGoesBack) {
+  survive(kLarge, scaled(30, 4, 2), 1'000'000);
+  EXPECT_GT(returned_, scaled(1, 0));
 }
 
 }  // namespace

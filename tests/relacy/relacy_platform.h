@@ -216,6 +216,7 @@ class RelacyPlatform {
   static bool full_light_fences() noexcept { return false; }
   static constexpr unsigned kPatience = 0;
   static std::uint32_t thread_slot() noexcept { return rl::thread_index(); }
+  static bool is_living(std::uint32_t /*slot*/) noexcept { return true; }
   static void pause(unsigned) noexcept {
     serve();
     rl::yield(1, RL_INFO);
