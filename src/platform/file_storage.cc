@@ -143,10 +143,11 @@ Status FileStorage::open(std::string_view path, Access access) noexcept {
     if (errno == ENOENT) return Status::format(StatusCode::not_found, "no such file");
     if (errno == EISDIR) return is_a_directory();
     if (errno == EACCES || errno == EROFS) {
+      const bool writes = access == Access::owner;
       return Status::format(StatusCode::io,
-                            "no permission to open it for writing (%s); change its "
-                            "mode, or open it read-only",
-                            std::strerror(errno));
+                            "no permission to open it for %s (%s); change its mode%s",
+                            writes ? "writing" : "reading", std::strerror(errno),
+                            writes ? ", or open it read-only" : "");
     }
     return system_error(StatusCode::io, "cannot open");
   }
@@ -356,7 +357,10 @@ bool FileStorage::lost_writes() noexcept {
 }
 
 Status FileStorage::reserve(std::uint64_t offset, std::uint64_t n) noexcept {
-  if (medium_.medium == Medium::volatile_ram) return {};  // a write has its space at once
+  if (medium_.medium == Medium::volatile_ram) {  // a write has its space at once
+    std::uint64_t limit = 0;
+    return leaves_room(n, limit) ? Status() : beyond_memory(limit);
+  }
   const auto call = [&] {
     return fallocate(fd_, 0, static_cast<off_t>(offset), static_cast<off_t>(n));
   };
@@ -564,6 +568,10 @@ Status FileStorage::full(const char* what, const char* advice) const noexcept {
   return Status::format(StatusCode::pool_full, "%s: the file cannot grow beyond %llu bytes; %s",
                         what, static_cast<unsigned long long>(size()), advice);
 }
+// Whether the range has no hole. It has one if the system cannot tell.
+bool FileStorage::has_space(std::uint64_t offset, std::uint64_t end) const noexcept {
+  return ::lseek(fd_, static_cast<off_t>(offset), SEEK_HOLE) >= static_cast<off_t>(end);
+}
 Status FileStorage::beyond_memory(std::uint64_t limit) const noexcept {
   return Status::format(StatusCode::pool_full,
                         "the memory limit of the container (cgroup: %llu bytes) is nearly reached: "
@@ -614,7 +622,8 @@ Status FileStorage::allocate(std::uint64_t offset, std::uint64_t length) noexcep
     if (Status s = watch_->before_reuse(offset, std::min(end, before) - offset); !s.ok()) return s;
   }
   if (medium_.medium == Medium::volatile_ram && base_ != nullptr && end <= capacity_) {
-    if (std::uint64_t limit = 0; !leaves_room(length, limit)) return beyond_memory(limit);
+    std::uint64_t limit = 0;
+    if (!has_space(offset, end) && !leaves_room(length, limit)) return beyond_memory(limit);
     if (end > before && ftruncate(fd_, static_cast<off_t>(end)) != 0) return full("cannot extend");
     size_.store(std::max(before, end), std::memory_order_release);
     make_huge(std::max(before, offset), end);  // not of a hole before it
@@ -646,10 +655,13 @@ Status FileStorage::punch(std::uint64_t offset, std::uint64_t length) noexcept {
 }
 
 Status FileStorage::punch_again(std::uint64_t offset, std::uint64_t length) noexcept {
-  if (fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-                static_cast<off_t>(length)) == 0) {
-    return {};
-  }
+  const auto call = [&] {
+    return fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                     static_cast<off_t>(length));
+  };
+  int done = call();
+  while (done != 0 && errno == EINTR) done = call();
+  if (done == 0) return {};
   if (errno == EOPNOTSUPP) {
     return Status::format(StatusCode::unsupported, "the file system cannot punch holes");
   }

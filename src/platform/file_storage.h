@@ -174,6 +174,7 @@ class FileStorage final : public Storage {
   Status full(const char* what,
               const char* advice = "free space on its file system") const noexcept;
   Status beyond_the_limit() const noexcept;
+  bool has_space(std::uint64_t offset, std::uint64_t end) const noexcept;
   Status beyond_memory(std::uint64_t limit) const noexcept;
   Status shortened() const noexcept;
   bool take_back(std::uint64_t before, std::uint64_t end) noexcept;

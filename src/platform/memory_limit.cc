@@ -20,10 +20,11 @@ struct Names {
   const char* used;
   std::string_view cache;   // of files, those in RAM included
   std::string_view in_ram;  // files that the kernel cannot drop
+  std::string_view slab;    // other memory that it can
 };
 constexpr Names kFirst{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache ",
-                       "total_shmem "};
-constexpr Names kSecond{"memory.max", "memory.current", "file ", "shmem "};
+                       "total_shmem ", "none"};
+constexpr Names kSecond{"memory.max", "memory.current", "file ", "shmem ", "slab_reclaimable "};
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;  // version 1 has a number near 2^63
 
 using Path = char[PATH_MAX];
@@ -45,25 +46,32 @@ std::uint64_t number_in(const char* folder, const char* name) noexcept {
   return number;
 }
 
-// Of one group. Version 1 counts only the files of the group's own statistics that it has.
+// Of one group.
 void look_at(const char* folder, const Names& names, MemoryLimit& tightest) noexcept {
+  constexpr std::uint64_t kLeastReserve = std::uint64_t{8} << 20;
+  constexpr std::uint64_t kMostReserve = std::uint64_t{256} << 20;
   const std::uint64_t limit = number_in(folder, names.limit);
   const std::uint64_t used = number_in(folder, names.used);
   if (limit >= kNoLimit || used >= kNoLimit) return;
   std::uint64_t cache = 0;
   std::uint64_t in_ram = 0;
+  std::uint64_t slab = 0;
   Path path;
   if (!join(path, folder, "/memory.stat")) return;
   for_each_line(path, [&](const char* text) {
-    const std::string_view line(text);
-    if (line.starts_with(names.cache))
-      cache = std::strtoull(text + names.cache.size(), nullptr, 10);
-    if (line.starts_with(names.in_ram))
-      in_ram = std::strtoull(text + names.in_ram.size(), nullptr, 10);
+    const auto take = [&](std::string_view name, std::uint64_t& number) {
+      if (std::string_view(text).starts_with(name))
+        number = std::strtoull(text + name.size(), nullptr, 10);
+    };
+    take(names.cache, cache);
+    take(names.in_ram, in_ram);
+    take(names.slab, slab);
     return false;
   });
-  const std::uint64_t fixed = used - std::min(used, cache - std::min(cache, in_ram));
-  const std::uint64_t room = limit - std::min(limit, fixed);
+  const std::uint64_t reserve = std::clamp(limit / 8, kLeastReserve, kMostReserve);
+  const std::uint64_t taken =
+      used - std::min(used, cache - std::min(cache, in_ram) + slab) + reserve;
+  const std::uint64_t room = limit - std::min(limit, taken);
   if (tightest.bytes == 0 || room < tightest.room) tightest = {.bytes = limit, .room = room};
 }
 
@@ -135,22 +143,15 @@ MemoryLimit memory_limit(const char* root) noexcept {
 
 bool leaves_room(std::uint64_t bytes, std::uint64_t& limit) noexcept {
   constexpr std::uint64_t kMostAtOnce = std::uint64_t{64} << 20;
-  constexpr std::uint64_t kLeastReserve = std::uint64_t{8} << 20;
-  constexpr std::uint64_t kMostReserve = std::uint64_t{256} << 20;
   static std::atomic<std::uint64_t> known;  // room that callers may still take
   std::uint64_t left = known.load(std::memory_order_relaxed);
   while (left >= bytes) {
     if (known.compare_exchange_weak(left, left - bytes, std::memory_order_relaxed)) return true;
   }
   const MemoryLimit now = memory_limit();
-  const std::uint64_t reserve = std::clamp(now.bytes / 8, kLeastReserve, kMostReserve);
   limit = now.bytes;
-  if (now.bytes == 0) {
-    known.store(kMostAtOnce, std::memory_order_relaxed);
-    return true;
-  }
-  if (now.room < reserve || now.room - reserve < bytes) return false;
-  known.store(std::min((now.room - reserve - bytes) / 4, kMostAtOnce), std::memory_order_relaxed);
+  if (now.room < bytes) return false;
+  known.store(std::min((now.room - bytes) / 4, kMostAtOnce), std::memory_order_relaxed);
   return true;
 }
 

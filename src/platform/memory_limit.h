@@ -8,15 +8,17 @@ namespace perdure {
 
 struct MemoryLimit {
   std::uint64_t bytes = 0;  // of the group that has the least room; 0: there is no limit
-  std::uint64_t room = ~std::uint64_t{0};  // below it; the kernel's cache of files counts as room
+  // Below it and a reserve for the memory of the process: an eighth of the limit, 8 to 256 MiB.
+  // What the kernel can drop, as its cache of files, counts as room.
+  std::uint64_t room = ~std::uint64_t{0};
 };
 
 // Of the calling process. Reads files in /proc and /sys: tens of microseconds. `root`: where these
 // are, in tests.
 MemoryLimit memory_limit(const char* root = "") noexcept;
 
-// Whether so many bytes more leave a reserve, for the memory of the process, below the limit. What
-// it has read counts for some megabytes. `limit` gets the limit if not.
+// Whether there is room for so many bytes. What it has read counts for some megabytes. `limit` gets
+// the limit if not.
 bool leaves_room(std::uint64_t bytes, std::uint64_t& limit) noexcept;
 
 }  // namespace perdure

@@ -26,7 +26,7 @@ class Limits : public ::testing::Test {
     write(folder + "/memory.current", std::to_string(used) + "\n");
     write(folder + "/memory.stat", "anon 4096\nfile " + std::to_string(file) +
                                        "\nkernel 8192\nshmem " + std::to_string(shmem) +
-                                       "\nfile_mapped 77\n");
+                                       "\nslab_reclaimable 0\nfile_mapped 77\n");
   }
   void first(const std::string& group, std::uint64_t limit, std::uint64_t used, std::uint64_t cache,
              std::uint64_t shmem) const {
@@ -40,6 +40,7 @@ class Limits : public ::testing::Test {
     write("/proc/self/cgroup", groups);
     write("/proc/self/mountinfo", "22 1 254:0 / / rw,relatime - ext4 /dev/root rw\n" + mounts);
   }
+  static std::string mebi(std::uint64_t n) { return std::to_string(n << 20); }
   MemoryLimit limit() const { return memory_limit(root_.c_str()); }
 
   const TempPath root_{"cgroups"};
@@ -62,40 +63,53 @@ TEST_F(Limits, NoneIsKnown) {
 
 TEST_F(Limits, TheGroupWithTheLeastRoomCounts) {
   process("0::/user/app\n", second_);
-  second("/user", "1000000", 900'000);
-  second("/user/app", "500000", 100'000);
-  EXPECT_EQ(limit().bytes, 1'000'000U);
-  EXPECT_EQ(limit().room, 100'000U);
-  second("/user/app", "150000", 100'000);
-  EXPECT_EQ(limit().bytes, 150'000U);
-  EXPECT_EQ(limit().room, 50'000U);
+  second("/user", mebi(800), 700_MiB);
+  second("/user/app", mebi(400), 100_MiB);
+  EXPECT_EQ(limit().bytes, 800_MiB);
+  EXPECT_EQ(limit().room, 0U) << "an eighth stays free";
+  second("/user", mebi(800), 400_MiB);
+  EXPECT_EQ(limit().bytes, 400_MiB);
+  EXPECT_EQ(limit().room, 250_MiB);
+  second("/user/app", mebi(4000), 100_MiB);
+  EXPECT_EQ(limit().bytes, 800_MiB);
+  EXPECT_EQ(limit().room, 300_MiB);
+}
+
+TEST_F(Limits, TheReserveHasBounds) {
+  process("0::/\n", second_);
+  second("", mebi(40), 0);
+  EXPECT_EQ(limit().room, 32_MiB);
+  second("", mebi(40), 36_MiB);
+  EXPECT_EQ(limit().room, 0U);
+  second("", mebi(16'384), 0);
+  EXPECT_EQ(limit().room, 16'128_MiB);
 }
 
 TEST_F(Limits, TheCacheOfFilesIsRoomButFilesInMemoryAreNot) {
   process("0::/\n", second_);
-  second("", "1000000", 900'000, 700'000, 300'000);
-  EXPECT_EQ(limit().room, 500'000U);
-  second("", "1000000", 2'000'000);  // the limit was lowered
+  second("", mebi(800), 700_MiB, 600_MiB, 200_MiB);
+  EXPECT_EQ(limit().room, 400_MiB);
+  second("", mebi(800), 2'000_MiB);  // the limit was lowered
   EXPECT_EQ(limit().room, 0U);
 }
 
 TEST_F(Limits, VersionOne) {
   process("4:memory:/docker/abc\n1:cpu:/\n0::/\n", first_);
-  first("/docker/abc", 1'000'000, 600'000, 500'000, 100'000);
-  first("", 9'223'372'036'854'771'712U, 5'000'000, 0, 0);
-  EXPECT_EQ(limit().bytes, 1'000'000U);
-  EXPECT_EQ(limit().room, 800'000U);
+  first("/docker/abc", 800_MiB, 600_MiB, 500_MiB, 100_MiB);
+  first("", 9'223'372'036'854'771'712U, 5_GiB, 0, 0);
+  EXPECT_EQ(limit().bytes, 800_MiB);
+  EXPECT_EQ(limit().room, 500_MiB);
 }
 
 // The path is that of the machine, and the mount shows the container's own group only.
 TEST_F(Limits, InAContainer) {
   process("4:memory:/docker/abc\n",
           "32 22 0:28 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n");
-  first("", 1'000'000, 600'000, 0, 0);
-  EXPECT_EQ(limit().room, 400'000U);
+  first("", 800_MiB, 600_MiB, 0, 0);
+  EXPECT_EQ(limit().room, 100_MiB);
   process("4:memory:/docker/abcdef\n",
           "32 22 0:28 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n");
-  EXPECT_EQ(limit().room, 400'000U) << "another group than that of the mount: its top";
+  EXPECT_EQ(limit().room, 100_MiB) << "another group than that of the mount: its top";
 }
 
 }  // namespace
