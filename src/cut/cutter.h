@@ -31,7 +31,7 @@
 //   last round, with the threads that have used the pool, and little with its size (a word for each
 //   128 MiB).
 // LIMITS  Space that was given back to the file system while it was dirty is read by the next copy.
-//   So it must not be given back between two cuts.
+//   On a file system in memory it takes space again; if there is none, the read faults.
 #pragma once
 
 #include <algorithm>

@@ -82,7 +82,8 @@ class FoldThread {
     if (has_threads_) threaded_.store(work_.wake(), std::memory_order_relaxed);
   }
   bool has_thread() const noexcept { return threaded_.load(std::memory_order_relaxed); }
-  // A fold is due, however short the log is. Any thread; does not wait for the fold.
+  // A fold is due, however short the log is, but not more often than one a second. Any thread; does
+  // not wait for the fold.
   void ask() noexcept {
     wanted_.store(true, std::memory_order_release);
     wake();
@@ -130,8 +131,8 @@ class FoldThread {
       }
     }
   }
-  // Folds, and calls f(), which may change what is free in the base, within alone(). Errors: as
-  // fold().
+  // Folds, also for ask(), and calls f(), which may change what is free in the base, within
+  // alone(). Errors: as fold().
   template <class F>
   Status with_base(F&& f) noexcept {
     for (unsigned folds = 1;; ++folds) {
@@ -167,10 +168,15 @@ class FoldThread {
     void operator()() const { thread->run(); }
   };
 
+  // By a caller of fold().
+  bool is_awaited() const noexcept {
+    return asked_.load(std::memory_order_acquire) > folded_.load(std::memory_order_relaxed);
+  }
   bool due() const noexcept {
-    const std::uint64_t folded = folded_.load(std::memory_order_relaxed);
-    return folding_.active() || stream_.wants_fold() || wanted_.load(std::memory_order_acquire) ||
-           asked_.load(std::memory_order_acquire) > folded;
+    return folding_.active() || stream_.wants_fold() || is_awaited() ||
+           (wanted_.load(std::memory_order_acquire) &&
+            P::now_ns() - begun_ns_.load(std::memory_order_relaxed) >= kNap &&
+            stream_.failure().ok());
   }
   // The caller has the latch of steps. False: there is nothing to fold.
   Expected<bool> step() noexcept {
@@ -179,6 +185,7 @@ class FoldThread {
     Status s = std::move(done.error());
     const bool again = s == StatusCode::busy || folding_.stale();
     stream_.with_log([&] { folding_.cancel(); });
+    if (serves_asked_) wanted_.store(true, std::memory_order_relaxed);
     if (again && !folding_.active()) return true;
     asked_.store(0, std::memory_order_relaxed);  // every caller gets the error, or asks again
     if (s == StatusCode::out_of_memory) {
@@ -201,8 +208,12 @@ class FoldThread {
     auto copied = folding_.copy(content, stream_.is_awaited() ? kSmallPiece : UINT32_MAX);
     if (!copied) return copied;
     if (Status s = *copied ? write_piece() : end(); !s.ok()) return fail(std::move(s));
-    if (!*copied) watch_.after_fold();
+    if (!*copied) base_is_current();
     return true;
+  }
+  void base_is_current() noexcept {
+    serves_asked_ = false;
+    watch_.after_fold();
   }
   // The caller has the latch of the stream.
   void set_folded(std::uint64_t epoch) noexcept {
@@ -217,18 +228,20 @@ class FoldThread {
   }
 
   Expected<bool> begin() noexcept {
-    wanted_.store(false, std::memory_order_relaxed);
+    begun_ns_.store(P::now_ns(), std::memory_order_relaxed);
+    serves_asked_ = wanted_.exchange(false, std::memory_order_acq_rel) || serves_asked_;
     watch_.before_fold();
-    Expected<bool> begun = try_begin();
-    if (begun && !*begun) watch_.after_fold();
-    return begun;
-  }
-  // False: there is nothing to fold.
-  Expected<bool> try_begin() noexcept {
+    // It knows nothing of lines that threads have noted and no cut has gathered.
     const auto nothing = [&] {
       return stream_.rests() && log_.durable().epoch == log_.marks().mark().folded;
     };
-    if (stream_.with_log(nothing)) return false;
+    if (!serves_asked_ && stream_.with_log(nothing)) return false;
+    Expected<bool> begun = begin_after_cut();
+    if (begun && !*begun) base_is_current();
+    return begun;
+  }
+  // False: the base has everything from before the call.
+  Expected<bool> begin_after_cut() noexcept {
     // An attempt of a cut that did not succeed may have left a part of an epoch.
     if (Status s = stream_.make_cut(); !s.ok()) return fail(std::move(s));
     return stream_.with_log([&]() -> Expected<bool> {
@@ -269,11 +282,11 @@ class FoldThread {
       std::uint32_t seen = work_.seen();
       if (due()) {
         LatchGuard guard(step_latch_);
-        if (does_step()) continue;
-        seen = work_.seen();  // its own cut may have wanted a fold
+        if (does_step() || is_awaited()) continue;  // after an error no caller waits
+        seen = work_.seen();                        // its own cut may have wanted a fold
       }
       work_.wait(seen, kNap);
-      if (!due() && work_.end(seen)) return;
+      if (!due() && !wanted_.load(std::memory_order_acquire) && work_.end(seen)) return;
     }
   }
 
@@ -288,10 +301,12 @@ class FoldThread {
   typename P::template Atomic<std::uint32_t> done_{0};    // changes with folded_ and failures
   typename P::template Atomic<std::uint64_t> folds_{0};
   typename P::template Atomic<std::uint64_t> written_{0};
-  typename P::template Atomic<bool> wanted_{false};    // by ask()
-  typename P::template Atomic<bool> threaded_{false};  // it is there, or wake() starts it
-  bool has_threads_ = false;
+  typename P::template Atomic<bool> wanted_{false};         // by ask()
+  typename P::template Atomic<bool> threaded_{false};       // it is there, or wake() starts it
+  typename P::template Atomic<std::uint64_t> begun_ns_{0};  // of the last fold
+  typename P::template Atomic<bool> has_threads_{false};
   bool abandoned_ = false;
+  bool serves_asked_ = false;     // under step_latch_: ask() came before the fold under way
   typename P::Latch step_latch_;  // of a step; before the latch of the stream
   typename P::Latch base_latch_;  // of a write to the base; after it
   Body body_{this};

@@ -7,14 +7,16 @@
 //   Only runs of kLeastRun or more go: others are worth no hole. compact() takes all of them.
 // INVARIANTS  Those of compact(): an extent is punched while it is free, which its word says
 //   durably (heap.I1).
-// PROGRESS  A step punches at most kPiece under the latch of the extents. If a reader holds limbo,
-//   nothing is free yet; what is freed later wakes this again.
+// PROGRESS  A step looks at some thousand extents, and punches at most kPiece, under the latch of
+//   the extents. If a reader holds limbo, nothing is free yet; what is freed later wakes it again.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "background/background.h"
+#include "heap/heap.h"
 
 namespace perdure {
 
@@ -35,26 +37,34 @@ class SpaceReturn final : public BackgroundWork<P> {
   }
   Step run_some() override {
     if (refused_ || !core_.serves()) return Step::rest;
-    if (excess_ == 0) begin();
-    auto given = core_.heap().punch_last(end_, std::min(excess_, kPiece), kLeastRun);
-    refused_ = !given.has_value();  // the file system cannot, or the disk fails: compact() says it
-    if (!given) return Step::rest;
-    excess_ = *given == 0 ? 0 : excess_ - std::min(excess_, *given);
-    return excess_ != 0 ? Step::more : Step::rest;
+    return excess_ >= kLeastRun ? punch() : count();
   }
 
  private:
-  void begin() {
-    core_.epochs().drain_all();
-    const auto space = core_.heap().space();
-    const std::uint64_t reserve = std::max(kLeastReserve, space.assigned / kReservePart);
-    excess_ = space.idle > reserve ? space.idle - reserve : 0;
-    end_ = space.end;
+  using Space = typename Heap<P>::Space;
+
+  Step count() {
+    if (space_.end == 0) core_.epochs().drain_all();
+    if (core_.heap().count_some(space_)) return Step::more;
+    const Space all = std::exchange(space_, {});
+    const std::uint64_t reserve = std::max(kLeastReserve, all.assigned / kReservePart);
+    excess_ = all.idle > reserve ? all.idle - reserve : 0;
+    end_ = all.end;
+    return excess_ >= kLeastRun ? Step::more : Step::rest;
+  }
+  // An error that is not for good ends this round; compact() returns it.
+  Step punch() {
+    auto given = core_.heap().punch_last(end_, std::min(excess_, kPiece), kLeastRun);
+    if (given) excess_ -= std::min(excess_, *given);
+    if (!given || end_ == 0) excess_ = 0;
+    refused_ = !given && given.error() == StatusCode::unsupported;
+    return excess_ >= kLeastRun ? Step::more : Step::rest;
   }
 
   Core& core_;
   typename P::template Atomic<bool> added_{false};
   // Of the one step at a time:
+  Space space_;               // as far as it is counted
   std::uint64_t excess_ = 0;  // bytes to give back yet
   std::uint64_t end_ = 0;     // extent: what lies behind it was looked at
   bool refused_ = false;

@@ -194,6 +194,7 @@ class Extents : public Table<P> {
     tear_down(extent);
     extent.state = ExtentState::free;
     set_free(number, count);
+    this->note_idle(count << extent_shift_);
   }
   // The same for a chain of slabs.
   void release_all(std::uint32_t chain) {

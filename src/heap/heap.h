@@ -158,10 +158,7 @@ class Heap final : public heap::Audit<P> {
       }
     }
     PERDURE_ASSERT(P, "heap.I3", this->is_used(offset));
-    if (const std::uint32_t empty = free_to_bin(extent, offset); empty != kNone) [[unlikely]] {
-      this->release_all(empty);
-      this->note_idle(this->extent_bytes());
-    }
+    this->release_all(free_to_bin(extent, offset));
     this->tell_space_freed();
   }
   // Before free() of a block of another kind; the caller fences between the two.
@@ -193,7 +190,7 @@ class Heap final : public heap::Audit<P> {
     const std::size_t bytes = this->block_bytes(offset);
     epochs_.retire(is_plain(offset) ? kPlainReclaimer : kPreparedReclaimer, this, offset, bytes);
     if (bytes >= kLargeRun) [[unlikely]]
-      this->note_idle(bytes);
+      this->note_idle(bytes);  // else limbo could hold it until the next mutation
   }
   template <FixedString Name>
   void retire(std::uint64_t offset, Site<Name> site) {
@@ -223,7 +220,7 @@ class Heap final : public heap::Audit<P> {
   using Base::epochs_, Base::extent_of, Base::extents_, Base::kNone, Base::kTouched,
       Base::max_class_, Base::offset_of, Base::platform_, Base::starved_, Base::this_cache;
   using typename Base::Bin, typename Base::Cache, typename Base::Extent;
-  static constexpr std::size_t kLargeRun = 1 << 20;  // not many fit into limbo unnoticed
+  static constexpr std::size_t kLargeRun = 1 << 20;  // bytes
   static constexpr std::uint32_t kMostLarger = 8;    // times the class that was asked for
 
   std::uint32_t class_for(std::size_t n) const {
@@ -371,9 +368,7 @@ class Heap final : public heap::Audit<P> {
         return;
       }
     }
-    const std::uint64_t bytes = std::uint64_t{extents_[extent].count()} * this->extent_bytes();
     this->release_extent(static_cast<std::uint32_t>(extent));
-    this->note_idle(bytes);
     this->tell_space_freed();
   }
 

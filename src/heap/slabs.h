@@ -59,41 +59,42 @@ class Slabs : public Extents<P> {
   }
 
   // What the extents have, in bytes. Idle: free, and with space of the medium. An extent that was
-  // free at the open is not counted, because it may be a hole. O(extents).
+  // free at the open is not counted, because it may be a hole.
   struct Space {
     std::uint64_t assigned = 0, idle = 0;
-    std::uint64_t end = 0;  // the number of extents
+    std::uint64_t end = 0;  // so many extents are counted
   };
-  [[gnu::noinline]] Space space() {
-    Space all{.end = this->extent_count()};
-    for (std::uint64_t begin = 0; begin < all.end; begin += kLookedAt) {
+  // Counts more extents. Returns false at the end; after that the host is told of idle space when a
+  // part of the pool has been freed again.
+  [[gnu::noinline]] bool count_some(Space& all) {
+    const std::uint64_t end = std::min(all.end + kLookedAt, this->extent_count());
+    {
       LatchGuard guard(extent_latch_);
-      const std::uint64_t end = std::min(begin + kLookedAt, all.end);
-      for (std::uint64_t i = begin; i < end; ++i) {
-        if (is_idle(i)) all.idle += this->extent_bytes();
-        if (this->assigned(i)) all.assigned += this->extent_bytes();
+      for (; all.end < end; ++all.end) {
+        if (is_idle(all.end)) all.idle += this->extent_bytes();
+        if (this->assigned(all.end)) all.assigned += this->extent_bytes();
       }
     }
-    return all;
+    if (end != this->extent_count()) return true;
+    this->idle_step_.store(std::max(Base::kIdleStep, (end << extent_shift_) / 64),
+                           std::memory_order_relaxed);
+    return false;
   }
-  // Gives back up to `most` bytes of the last runs of at least `least` idle bytes before extent
-  // `end`, which moves to where the next call goes on. Returns the number of bytes; 0: no run is
-  // left.
+  // Gives back up to `most` bytes of the last run of at least `least` idle bytes before extent
+  // `end`, which moves to where the next call goes on; 0: all were looked at. Returns the number of
+  // bytes.
   [[gnu::noinline]] Expected<std::uint64_t> punch_last(std::uint64_t& end, std::uint64_t most,
                                                        std::uint64_t least) {
     const std::uint64_t most_extents = most >> extent_shift_;
-    while (end != 0 && most >= least) {
-      LatchGuard guard(extent_latch_);
-      const std::uint64_t least_looked_at = end - std::min(end, kLookedAt);
-      while (end != least_looked_at) {
-        const std::uint64_t stop = end;
-        while (end != least_looked_at && stop - end < most_extents && is_idle(end - 1)) --end;
-        if (stop == end) {
-          --end;
-        } else if ((stop - end) << extent_shift_ >= least) {
-          if (Status s = punch(end, stop); !s.ok()) return fail(std::move(s));
-          return (stop - end) << extent_shift_;
-        }
+    LatchGuard guard(extent_latch_);
+    for (const std::uint64_t last = end - std::min(end, kLookedAt); end != last;) {
+      const std::uint64_t stop = end;
+      while (end != last && stop - end < most_extents && is_idle(end - 1)) --end;
+      if (stop == end) {
+        --end;
+      } else if ((stop - end) << extent_shift_ >= least) {
+        if (Status s = punch(end, stop); !s.ok()) return fail(std::move(s));
+        return (stop - end) << extent_shift_;
       }
     }
     return 0;

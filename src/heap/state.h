@@ -225,10 +225,11 @@ class State {
     if (starved_.exchange(false, std::memory_order_seq_cst)) host_->space_freed();
   }
 
-  // Call after a run or extents were freed, or a run was retired. No latch of the heap is held.
+  // Extents were released, or a run was retired, which counts again when it is released. No latch
+  // of the heap is held.
   void note_idle(std::uint64_t bytes) {
-    constexpr std::uint64_t kIdleStep = std::uint64_t{8} << 20;
-    if (idle_.fetch_add(bytes, std::memory_order_relaxed) + bytes < kIdleStep) return;
+    const std::uint64_t before = idle_.fetch_add(bytes, std::memory_order_relaxed);
+    if (before + bytes < idle_step_.load(std::memory_order_relaxed)) return;
     idle_.store(0, std::memory_order_relaxed);
     host_->space_idle();
   }
@@ -246,7 +247,9 @@ class State {
   // An allocation has failed with pool_full, and nothing was freed since.
   typename P::template Atomic<bool> starved_{false};
   std::uint64_t sweep_cursor_ = 0;
-  typename P::template Atomic<std::uint64_t> idle_{0};  // bytes, by note_idle()
+  static constexpr std::uint64_t kIdleStep = std::uint64_t{16} << 20;
+  typename P::template Atomic<std::uint64_t> idle_{0};               // bytes, by note_idle()
+  typename P::template Atomic<std::uint64_t> idle_step_{kIdleStep};  // the host is told each time
 
   // The extents before this one are unread (heap.I6). Changed under both latches of table.h.
   typename P::template Atomic<std::uint64_t> unread_{0};

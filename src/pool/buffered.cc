@@ -611,14 +611,22 @@ Status Buffered::punch_base() noexcept {
 // epoch that the base has means nothing to it, nor to the epochs after it: they have each line that
 // was stored since.
 Status Buffered::punch_base(std::uint64_t offset, std::uint64_t length) noexcept {
-  return heap_->visit_punched(offset, length, [this](std::uint64_t from, std::uint64_t bytes) {
-    if (holes_.is_new(from, bytes)) {  // the base has it as it was before it was freed, or a part
-      before_punch(from, bytes);
-      return Status();
-    }
-    const auto base = [&](std::uint64_t at, std::uint64_t n) { return files_.punch(base_, at, n); };
-    return fold_thread_->alone([&] { return live_.chunks().punch(from, bytes, base); });
-  });
+  const auto base = [&](std::uint64_t at, std::uint64_t n) { return files_.punch(base_, at, n); };
+  const auto punch = [&](std::uint64_t from, std::uint64_t bytes) {
+    if (!holes_.is_new(from, bytes)) return live_.chunks().punch(from, bytes, base);
+    before_punch(from, bytes);  // the base may have a part as it was before it was freed
+    return Status();
+  };
+  // In pieces, because neither the base nor the heap's extents can change meanwhile.
+  constexpr std::uint64_t kPunched = 4_MiB;
+  const std::uint64_t size = live_.image().size();
+  const std::uint64_t end = length < size && offset < size - length ? offset + length : size;
+  Status s;
+  for (; s.ok() && offset < end; offset += kPunched) {
+    const std::uint64_t n = std::min(kPunched, end - offset);
+    s = fold_thread_->alone([&] { return heap_->visit_punched(offset, n, punch); });
+  }
+  return s;
 }
 
 // Threads may change it. A read of a file needs no space if the page was given back.

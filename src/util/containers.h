@@ -90,6 +90,7 @@ class Array {
   const T& operator[](std::size_t i) const noexcept { return items_[i]; }
   T& front() noexcept { return items_[0]; }
   const T& front() const noexcept { return items_[0]; }
+  T& back() noexcept { return items_[size_ - 1]; }
 
  private:
   std::unique_ptr<T[]> items_;

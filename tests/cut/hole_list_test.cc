@@ -43,23 +43,26 @@ TEST(HoleList, AFoldThatIsGivenUpLeavesItsRangesToTheNext) {
   EXPECT_EQ(taken(holes), (Ranges{{1, 1}, {3, 1}}));
 }
 
-// holes.H1: a range that was used and punched again while a fold was under way.
-TEST(HoleList, WhatWasPunchedAgainIsNew) {
+// holes.H1: a range that was used and punched again while a fold was under way; and all, if the
+// fold has failed.
+TEST(HoleList, WhatNoFoldHasEndedForIsNew) {
   HoleList<RealPlatform> holes;
   holes.note(1'000, 1'000);
   EXPECT_TRUE(holes.is_new(1'500, 1));
   holes.close();
-  EXPECT_FALSE(holes.is_new(1'000, 1'000));
+  EXPECT_TRUE(holes.is_new(1'500, 1));
   holes.note(1'500, 100);
+  EXPECT_EQ(taken(holes), (Ranges{{1'000, 1'000}}));
   EXPECT_TRUE(holes.is_new(1'000, 501));
   EXPECT_TRUE(holes.is_new(1'599, 1));
   EXPECT_FALSE(holes.is_new(1'000, 500));
   EXPECT_FALSE(holes.is_new(1'600, 100));
   holes.close();
+  EXPECT_EQ(taken(holes), (Ranges{{1'500, 100}}));
   EXPECT_FALSE(holes.is_new(1'000, 1'000));
 }
 
-TEST(HoleList, WithoutMemoryEverythingIsNewUntilTheNextFold) {
+TEST(HoleList, WithoutMemoryEverythingIsNewUntilAFoldHasEnded) {
   HoleList<RealPlatform> holes;
   {
     const Failing none(Fault::nothrow_new, 1, true);
@@ -67,8 +70,9 @@ TEST(HoleList, WithoutMemoryEverythingIsNewUntilTheNextFold) {
   }
   EXPECT_TRUE(holes.is_new(7, 1));
   holes.close();
-  EXPECT_FALSE(holes.is_new(7, 1));
+  EXPECT_TRUE(holes.is_new(7, 1));
   EXPECT_EQ(taken(holes), Ranges());
+  EXPECT_FALSE(holes.is_new(7, 1));
 }
 
 }  // namespace
