@@ -5,11 +5,12 @@
         setup-python setup-cross setup-docs setup-ycsb build demo test check format format-check \
         tidy asan tsan nightly bench bench-c bench-check bench-compare report report-page \
         report-power report-buffered report-full setup-report bench-python ycsb ycsb-run test-ycsb \
-        paper-figures papers figures guard-builds lin mutants faults fuzz coverage coherence \
-        python test-python wheel ci-python seventh-engine cross docs test-docs setup-packages deb \
-        dist test-packages setup-power power-cuts disk-errors setup-world world with-tests ci clean
+        paper-figures papers papers-built figures guard-builds lin mutants faults fuzz coverage \
+        coherence python test-python wheel ci-python seventh-engine cross docs test-docs \
+        setup-packages deb dist test-packages setup-power power-cuts disk-errors setup-world world \
+        with-tests ci clean
 
-SOURCE_DIRS := src include tools testing bench tests examples fuzz python
+SOURCE_DIRS := src include tools testing bench evaluation tests examples fuzz python
 ENGINE ?= phast
 CXX_FILES = $(shell find $(SOURCE_DIRS) -name '*.c' -o -name '*.cc' -o -name '*.h' 2>/dev/null)
 
@@ -216,7 +217,7 @@ report: bench-compare setup-report  ## measure, and write tables and pictures: 2
 report-power: bench-compare setup-report  ## measure what a power failure costs: 20 minutes
 	@build/venv-report/bin/python scripts/report.py --power
 
-report-buffered: papers  ## measure what durability buffered costs beside process: 20 minutes
+report-buffered: papers-built  ## measure what durability buffered costs beside process: 20 minutes
 	@build/release/perdure-buffered
 
 report-page: setup-report  ## make the page of the report's results, build/report/report.html
@@ -225,14 +226,17 @@ report-page: setup-report  ## make the page of the report's results, build/repor
 report-full: bench-compare setup-report  ## the same with up to 50 million entries: hours
 	@build/venv-report/bin/python scripts/report.py --full
 
-paper-figures: papers  ## measure parts of the five papers' evaluations: a long run
+paper-figures: papers-built  ## measure parts of the five papers' evaluations: a long run
 	@build/release/perdure-paper-ordered
 	@build/release/perdure-paper-growing
 	@build/release/perdure-paper-hash
 	@build/release/perdure-paper-skiplist
 	@build/release/perdure-paper-versions
 
-papers: build-release
+papers: papers-built  ## build and test the evaluations of the papers
+	@ctest --test-dir build/release -L '^evaluation$$' -j2 --output-on-failure
+
+papers-built: with-tests
 	cmake --build --preset release --target papers
 
 bench-compare: setup-compare build-compare  ## build build/compare/perdure-compare

@@ -1,4 +1,4 @@
-#include "bench/paper/cuckoo.h"
+#include "evaluation/cuckoo.h"
 
 #ifdef PERDURE_HAVE_LIBCUCKOO
 

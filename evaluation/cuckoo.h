@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "bench/paper/table.h"
+#include "evaluation/table.h"
 
 namespace perdure::paper {
 

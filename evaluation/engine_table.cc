@@ -1,4 +1,4 @@
-#include "bench/paper/engine_table.h"
+#include "evaluation/engine_table.h"
 
 #include <utility>
 

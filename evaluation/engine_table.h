@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "bench/harness/memory_heap.h"
-#include "bench/paper/table.h"
+#include "evaluation/table.h"
 #include "index/engine.h"
 #include "index/level/level.h"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the papers' evaluations, and writes their tables into docs/design/evaluation.md.
 
-  scripts/evaluation.py [NAME ...]
+  evaluation/evaluate.py [NAME ...]
 
 A name is ordered, hash, growing, skiplist or versions; without one all run.
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "bench/harness/memory_heap.h"
-#include "bench/paper/table.h"
+#include "evaluation/table.h"
 
 namespace perdure::paper {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/harness/histogram.h"
-#include "bench/paper/turns.h"
+#include "evaluation/turns.h"
 #include "perdure/pool.h"
 
 namespace perdure::paper {

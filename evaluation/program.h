@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/paper/figures.h"
+#include "evaluation/figures.h"
 
 namespace perdure::paper {
 

@@ -1,6 +1,6 @@
 #include <fmt/core.h>
 
-#include "bench/paper/figures.h"
+#include "evaluation/figures.h"
 
 namespace perdure::paper {
 

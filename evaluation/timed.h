@@ -7,7 +7,7 @@
 #include <limits>
 #include <span>
 
-#include "bench/paper/figures.h"
+#include "evaluation/figures.h"
 #include "perdure/pool.h"
 
 namespace perdure::paper {

@@ -1,4 +1,4 @@
-#include "bench/paper/turns.h"
+#include "evaluation/turns.h"
 
 #include <fmt/core.h>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/harness/histogram.h"
-#include "bench/paper/figures.h"
+#include "evaluation/figures.h"
 
 namespace perdure::paper {
 

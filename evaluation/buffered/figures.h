@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/paper/figures.h"
+#include "evaluation/figures.h"
 
 namespace perdure::buffered {
 

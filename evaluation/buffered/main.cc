@@ -1,6 +1,6 @@
 // perdure-buffered: what durability `buffered` costs beside `process`, as Markdown.
-#include "bench/buffered/figures.h"
-#include "bench/paper/program.h"
+#include "evaluation/buffered/figures.h"
+#include "evaluation/program.h"
 
 int main(int argc, char** argv) {
   using namespace perdure::buffered;

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "bench/buffered/figures.h"
-#include "bench/buffered/pool_files.h"
+#include "evaluation/buffered/figures.h"
+#include "evaluation/buffered/pool_files.h"
 
 namespace perdure::buffered {
 namespace {

@@ -1,4 +1,4 @@
-#include "bench/buffered/pool_files.h"
+#include "evaluation/buffered/pool_files.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>

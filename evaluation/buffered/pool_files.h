@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "bench/harness/in_process.h"
-#include "bench/paper/figures.h"
 #include "bench/workloads/random.h"
+#include "evaluation/figures.h"
 #include "perdure/perdure.h"
 
 namespace perdure::buffered {

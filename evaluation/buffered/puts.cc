@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "bench/buffered/figures.h"
-#include "bench/buffered/pool_files.h"
 #include "bench/harness/histogram.h"
+#include "evaluation/buffered/figures.h"
+#include "evaluation/buffered/pool_files.h"
 
 namespace perdure::buffered {
 namespace {

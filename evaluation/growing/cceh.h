@@ -15,8 +15,8 @@
 #include <atomic>
 #include <mutex>
 
-#include "bench/paper/growing/growing_table.h"
-#include "bench/paper/growing/word_lock.h"
+#include "evaluation/growing/growing_table.h"
+#include "evaluation/growing/word_lock.h"
 
 namespace perdure::paper {
 

@@ -16,8 +16,8 @@
 #include <bit>
 #include <mutex>
 
-#include "bench/paper/growing/growing_table.h"
-#include "bench/paper/growing/word_lock.h"
+#include "evaluation/growing/growing_table.h"
+#include "evaluation/growing/word_lock.h"
 
 namespace perdure::paper {
 

@@ -1,10 +1,10 @@
-#include "bench/paper/growing/figures.h"
+#include "evaluation/growing/figures.h"
 
 #include <fmt/core.h>
 
 #include <vector>
 
-#include "bench/paper/growing/measure.h"
+#include "evaluation/growing/measure.h"
 
 namespace perdure::paper {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "bench/harness/memory_heap.h"
-#include "bench/paper/figures.h"
-#include "bench/paper/growing/growing_table.h"
+#include "evaluation/figures.h"
+#include "evaluation/growing/growing_table.h"
 
 namespace perdure::paper {
 

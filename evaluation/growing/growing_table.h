@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "bench/paper/in_heap.h"
+#include "evaluation/in_heap.h"
 #include "perdure/status.h"
 
 namespace perdure::paper {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "bench/paper/growing/measure.h"
-#include "bench/paper/growing/variants.h"
+#include "evaluation/growing/measure.h"
+#include "evaluation/growing/variants.h"
 
 namespace perdure::paper {
 namespace {

@@ -1,7 +1,7 @@
 // perdure-paper-growing: the figures of clevel hashing's paper that need few threads, with our
 // engines and its baselines, in one run, as Markdown.
-#include "bench/paper/growing/figures.h"
-#include "bench/paper/program.h"
+#include "evaluation/growing/figures.h"
+#include "evaluation/program.h"
 
 int main(int argc, char** argv) {
   using namespace perdure::paper;

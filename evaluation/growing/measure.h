@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/paper/growing/figures.h"
-#include "bench/paper/parallel.h"
 #include "bench/workloads/random.h"
+#include "evaluation/growing/figures.h"
+#include "evaluation/parallel.h"
 
 namespace perdure::paper {
 

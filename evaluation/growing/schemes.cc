@@ -1,12 +1,12 @@
 #include <utility>
 
-#include "bench/paper/cuckoo.h"
-#include "bench/paper/engine_table.h"
-#include "bench/paper/growing/cceh.h"
-#include "bench/paper/growing/cmap.h"
-#include "bench/paper/growing/figures.h"
-#include "bench/paper/growing/pclht.h"
-#include "bench/paper/growing/table_growing.h"
+#include "evaluation/cuckoo.h"
+#include "evaluation/engine_table.h"
+#include "evaluation/growing/cceh.h"
+#include "evaluation/growing/cmap.h"
+#include "evaluation/growing/figures.h"
+#include "evaluation/growing/pclht.h"
+#include "evaluation/growing/table_growing.h"
 
 namespace perdure::paper {
 namespace {

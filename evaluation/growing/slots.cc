@@ -1,8 +1,8 @@
 // Figure 5: throughput by the slots of a bucket.
 #include <fmt/core.h>
 
-#include "bench/paper/growing/measure.h"
-#include "bench/paper/growing/variants.h"
+#include "evaluation/growing/measure.h"
+#include "evaluation/growing/variants.h"
 
 namespace perdure::paper {
 namespace {

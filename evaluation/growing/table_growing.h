@@ -4,8 +4,8 @@
 #include <memory>
 #include <utility>
 
-#include "bench/paper/figures.h"
-#include "bench/paper/growing/growing_table.h"
+#include "evaluation/figures.h"
+#include "evaluation/growing/growing_table.h"
 
 namespace perdure::paper {
 

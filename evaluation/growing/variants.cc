@@ -1,8 +1,8 @@
-#include "bench/paper/growing/variants.h"
+#include "evaluation/growing/variants.h"
 
 #include <utility>
 
-#include "bench/paper/growing/table_growing.h"
+#include "evaluation/growing/table_growing.h"
 #include "index/clevel/clevel.h"
 
 namespace perdure::paper {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <span>
 
-#include "bench/paper/engine_table.h"
-#include "bench/paper/growing/figures.h"
+#include "evaluation/engine_table.h"
+#include "evaluation/growing/figures.h"
 
 namespace perdure::paper {
 

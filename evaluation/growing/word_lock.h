@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <thread>
 
-#include "bench/paper/in_heap.h"
+#include "evaluation/in_heap.h"
 
 namespace perdure::paper {
 

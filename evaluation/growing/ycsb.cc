@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "bench/paper/growing/figures.h"
-#include "bench/paper/growing/measure.h"
 #include "bench/workloads/distributions.h"
+#include "evaluation/growing/figures.h"
+#include "evaluation/growing/measure.h"
 
 namespace perdure::paper {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <utility>
 
-#include "bench/paper/log_free.h"
-#include "bench/paper/table.h"
+#include "evaluation/hash/log_free.h"
+#include "evaluation/table.h"
 #include "heap/heap.h"
 
 namespace perdure::paper {

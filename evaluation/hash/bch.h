@@ -11,8 +11,8 @@
 
 #include <new>
 
-#include "bench/paper/two_choice.h"
 #include "bench/workloads/random.h"
+#include "evaluation/hash/two_choice.h"
 
 namespace perdure::paper {
 

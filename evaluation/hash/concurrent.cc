@@ -4,10 +4,10 @@
 #include <optional>
 #include <thread>
 
-#include "bench/paper/cuckoo.h"
-#include "bench/paper/figures.h"
-#include "bench/paper/mix.h"
-#include "bench/paper/parallel.h"
+#include "evaluation/cuckoo.h"
+#include "evaluation/figures.h"
+#include "evaluation/hash/mix.h"
+#include "evaluation/parallel.h"
 
 namespace perdure::paper {
 namespace {

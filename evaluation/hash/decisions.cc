@@ -6,10 +6,10 @@
 #include <bit>
 #include <utility>
 
-#include "bench/paper/engine_table.h"
-#include "bench/paper/figures.h"
-#include "bench/paper/two_level.h"
 #include "bench/workloads/random.h"
+#include "evaluation/engine_table.h"
+#include "evaluation/figures.h"
+#include "evaluation/hash/two_level.h"
 
 namespace perdure::paper {
 namespace {

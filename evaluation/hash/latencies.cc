@@ -8,8 +8,8 @@
 #include <span>
 #include <utility>
 
-#include "bench/paper/timed.h"
 #include "bench/workloads/random.h"
+#include "evaluation/timed.h"
 
 namespace perdure::paper {
 namespace {

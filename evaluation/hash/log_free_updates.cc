@@ -5,10 +5,10 @@
 #include <cstring>
 #include <string_view>
 
-#include "bench/paper/engine_table.h"
-#include "bench/paper/timed.h"
-#include "bench/paper/two_level.h"
 #include "bench/workloads/random.h"
+#include "evaluation/engine_table.h"
+#include "evaluation/hash/two_level.h"
+#include "evaluation/timed.h"
 #include "index/engine_table.h"
 
 namespace perdure::paper {

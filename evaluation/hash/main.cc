@@ -1,7 +1,7 @@
 // perdure-paper-hash: the figures of level hashing's paper (sections 3 and 5.2) with our engines,
 // its baselines and the table as it prints it, in one run, as Markdown.
-#include "bench/paper/figures.h"
-#include "bench/paper/program.h"
+#include "evaluation/figures.h"
+#include "evaluation/program.h"
 
 int main(int argc, char** argv) {
   using namespace perdure::paper;

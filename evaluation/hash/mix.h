@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "bench/paper/table.h"
 #include "bench/workloads/distributions.h"
 #include "bench/workloads/random.h"
+#include "evaluation/table.h"
 
 namespace perdure::paper {
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "bench/paper/figures.h"
-#include "bench/paper/mix.h"
+#include "evaluation/figures.h"
+#include "evaluation/hash/mix.h"
 
 namespace perdure::paper {
 namespace {

@@ -13,7 +13,7 @@
 
 #include <new>
 
-#include "bench/paper/baseline.h"
+#include "evaluation/hash/baseline.h"
 
 namespace perdure::paper {
 

@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <new>
 
-#include "bench/paper/two_choice.h"
+#include "evaluation/hash/two_choice.h"
 
 namespace perdure::paper {
 

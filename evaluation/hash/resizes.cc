@@ -6,9 +6,9 @@
 #include <array>
 #include <cmath>
 
-#include "bench/paper/engine_table.h"
-#include "bench/paper/figures.h"
 #include "bench/workloads/random.h"
+#include "evaluation/engine_table.h"
+#include "evaluation/figures.h"
 
 namespace perdure::paper {
 namespace {

@@ -3,13 +3,13 @@
 
 #include <algorithm>
 
-#include "bench/paper/bch.h"
-#include "bench/paper/engine_table.h"
-#include "bench/paper/figures.h"
-#include "bench/paper/path.h"
-#include "bench/paper/pfht.h"
-#include "bench/paper/two_level.h"
 #include "bench/workloads/random.h"
+#include "evaluation/engine_table.h"
+#include "evaluation/figures.h"
+#include "evaluation/hash/bch.h"
+#include "evaluation/hash/path.h"
+#include "evaluation/hash/pfht.h"
+#include "evaluation/hash/two_level.h"
 
 namespace perdure::paper {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "bench/paper/engine_table.h"
-#include "bench/paper/timed.h"
-#include "bench/paper/turns.h"
-#include "bench/paper/two_level.h"
 #include "bench/workloads/random.h"
+#include "evaluation/engine_table.h"
+#include "evaluation/hash/two_level.h"
+#include "evaluation/timed.h"
+#include "evaluation/turns.h"
 
 namespace perdure::paper {
 namespace {

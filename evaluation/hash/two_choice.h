@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "bench/paper/baseline.h"
+#include "evaluation/hash/baseline.h"
 
 namespace perdure::paper {
 

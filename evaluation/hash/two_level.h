@@ -17,7 +17,7 @@
 #include <span>
 #include <utility>
 
-#include "bench/paper/baseline.h"
+#include "evaluation/hash/baseline.h"
 
 namespace perdure::paper {
 

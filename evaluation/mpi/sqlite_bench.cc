@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "bench/mpi/bench.h"
-#include "bench/mpi/sqlite_ranks.h"
+#include "evaluation/mpi/sqlite_ranks.h"
 
 namespace perdure::mpi::bench {
 

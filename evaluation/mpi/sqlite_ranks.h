@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/paper/versions/store.h"
+#include "evaluation/versions/store.h"
 #include "mpi/merge.h"
 #include "perdure/mpi_types.h"
 

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "bench/mpi/sqlite_ranks.h"
+#include "evaluation/mpi/sqlite_ranks.h"
 #include "tests/mpi/expect.h"
 
 namespace perdure::mpi::test {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <memory>
 
-#include "bench/paper/ordered/ordered_map.h"
+#include "evaluation/ordered/ordered_map.h"
 
 namespace perdure::paper {
 

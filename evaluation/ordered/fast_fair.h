@@ -15,8 +15,8 @@
 
 #include <vector>
 
-#include "bench/paper/in_heap.h"
-#include "bench/paper/ordered/ordered_map.h"
+#include "evaluation/in_heap.h"
+#include "evaluation/ordered/ordered_map.h"
 
 namespace perdure::paper {
 

@@ -1,11 +1,11 @@
-#include "bench/paper/ordered/figures.h"
+#include "evaluation/ordered/figures.h"
 
 #include <fmt/core.h>
 
 #include <utility>
 #include <vector>
 
-#include "bench/paper/ordered/measure.h"
+#include "evaluation/ordered/measure.h"
 
 namespace perdure::paper {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "bench/harness/memory_heap.h"
-#include "bench/paper/figures.h"
-#include "bench/paper/ordered/ordered_map.h"
+#include "evaluation/figures.h"
+#include "evaluation/ordered/ordered_map.h"
 
 namespace perdure::paper {
 

@@ -15,9 +15,9 @@
 #include <array>
 #include <memory>
 
-#include "bench/paper/in_heap.h"
-#include "bench/paper/ordered/dram_index.h"
-#include "bench/paper/ordered/ordered_map.h"
+#include "evaluation/in_heap.h"
+#include "evaluation/ordered/dram_index.h"
+#include "evaluation/ordered/ordered_map.h"
 
 namespace perdure::paper {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/paper/ordered/figures.h"
-#include "bench/paper/ordered/measure.h"
+#include "evaluation/ordered/figures.h"
+#include "evaluation/ordered/measure.h"
 
 namespace perdure::paper {
 namespace {

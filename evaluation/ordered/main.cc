@@ -1,7 +1,7 @@
 // perdure-paper-ordered: the evaluation of PhaST (paper, section 5) with our engine and its
 // baselines, in one run, as Markdown.
-#include "bench/paper/ordered/figures.h"
-#include "bench/paper/program.h"
+#include "evaluation/ordered/figures.h"
+#include "evaluation/program.h"
 
 int main(int argc, char** argv) {
   using namespace perdure::paper;

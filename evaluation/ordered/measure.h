@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "bench/paper/ordered/figures.h"
-#include "bench/paper/turns.h"
 #include "bench/workloads/random.h"
+#include "evaluation/ordered/figures.h"
+#include "evaluation/turns.h"
 #include "perdure/pool.h"
 
 namespace perdure::paper {

@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "bench/paper/ordered/ordered_map.h"
-#include "bench/paper/start_engine.h"
+#include "evaluation/ordered/ordered_map.h"
+#include "evaluation/start_engine.h"
 #include "index/findings.h"
 
 namespace perdure::paper {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "bench/harness/in_process.h"
-#include "bench/paper/ordered/figures.h"
-#include "bench/paper/ordered/measure.h"
-#include "bench/paper/ordered/phast_map.h"
+#include "evaluation/ordered/figures.h"
+#include "evaluation/ordered/measure.h"
+#include "evaluation/ordered/phast_map.h"
 #include "index/phast/leaf_table.h"
 #include "perdure/perdure.h"
 

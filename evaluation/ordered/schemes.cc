@@ -1,11 +1,11 @@
-#include "bench/paper/ordered/fast_fair.h"
-#include "bench/paper/ordered/figures.h"
-#include "bench/paper/ordered/fptree.h"
-#include "bench/paper/ordered/nv_skiplist.h"
-#include "bench/paper/ordered/phast_map.h"
-#include "bench/paper/ordered/std_map.h"
-#include "bench/paper/ordered/wb_tree.h"
-#include "bench/paper/ordered/wort.h"
+#include "evaluation/ordered/fast_fair.h"
+#include "evaluation/ordered/figures.h"
+#include "evaluation/ordered/fptree.h"
+#include "evaluation/ordered/nv_skiplist.h"
+#include "evaluation/ordered/phast_map.h"
+#include "evaluation/ordered/std_map.h"
+#include "evaluation/ordered/wb_tree.h"
+#include "evaluation/ordered/wort.h"
 
 namespace perdure::paper {
 namespace {

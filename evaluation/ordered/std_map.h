@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "bench/paper/ordered/ordered_map.h"
+#include "evaluation/ordered/ordered_map.h"
 
 namespace perdure::paper {
 

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "bench/paper/ordered/figures.h"
-#include "bench/paper/ordered/measure.h"
-#include "bench/paper/ordered/phast_map.h"
-#include "bench/paper/parallel.h"
 #include "bench/workloads/distributions.h"
+#include "evaluation/ordered/figures.h"
+#include "evaluation/ordered/measure.h"
+#include "evaluation/ordered/phast_map.h"
+#include "evaluation/parallel.h"
 
 namespace perdure::paper {
 namespace {

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "bench/paper/ordered/figures.h"
-#include "bench/paper/ordered/measure.h"
-#include "bench/paper/start_engine.h"
+#include "evaluation/ordered/figures.h"
+#include "evaluation/ordered/measure.h"
+#include "evaluation/start_engine.h"
 
 namespace perdure::paper {
 namespace {

@@ -1,4 +1,4 @@
-#include "bench/paper/ordered/variants.h"
+#include "evaluation/ordered/variants.h"
 
 #include "index/phast/phast.h"
 

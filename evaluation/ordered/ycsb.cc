@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "bench/harness/histogram.h"
-#include "bench/paper/ordered/figures.h"
-#include "bench/paper/ordered/measure.h"
 #include "bench/workloads/distributions.h"
 #include "bench/workloads/random.h"
+#include "evaluation/ordered/figures.h"
+#include "evaluation/ordered/measure.h"
 
 namespace perdure::paper {
 namespace {

@@ -1,4 +1,4 @@
-#include "bench/paper/skiplists/figures.h"
+#include "evaluation/skiplists/figures.h"
 
 #include <fmt/core.h>
 

@@ -6,8 +6,8 @@
 #include <span>
 
 #include "bench/harness/memory_heap.h"
-#include "bench/paper/figures.h"
-#include "bench/paper/skiplists/list.h"
+#include "evaluation/figures.h"
+#include "evaluation/skiplists/list.h"
 
 namespace perdure::paper {
 

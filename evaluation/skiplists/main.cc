@@ -1,7 +1,7 @@
 // perdure-paper-skiplist: the evaluation of the atomic skiplists' paper (section IV, figures 6 to
 // 10) with our engines and its baselines, in one run, as Markdown.
-#include "bench/paper/program.h"
-#include "bench/paper/skiplists/figures.h"
+#include "evaluation/program.h"
+#include "evaluation/skiplists/figures.h"
 
 int main(int argc, char** argv) {
   using namespace perdure::paper;

@@ -19,7 +19,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "bench/paper/skiplists/list.h"
+#include "evaluation/skiplists/list.h"
 #include "heap/heap.h"
 #include "index/skiplist/codec.h"
 #include "platform/platform.h"

@@ -1,8 +1,8 @@
 #include <utility>
 
-#include "bench/paper/skiplists/figures.h"
-#include "bench/paper/skiplists/redo_list.h"
-#include "bench/paper/start_engine.h"
+#include "evaluation/skiplists/figures.h"
+#include "evaluation/skiplists/redo_list.h"
+#include "evaluation/start_engine.h"
 #include "index/skiplist/skiplist.h"
 
 namespace perdure::paper {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "bench/harness/memory_heap.h"
-#include "bench/paper/growing/cceh.h"
-#include "bench/paper/growing/cmap.h"
-#include "bench/paper/growing/pclht.h"
+#include "evaluation/growing/cceh.h"
+#include "evaluation/growing/cmap.h"
+#include "evaluation/growing/pclht.h"
 #include "perdure/pool.h"
 #include "tests/support/support.h"
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "bench/harness/memory_heap.h"
-#include "bench/paper/mix.h"
-#include "bench/paper/two_level.h"
 #include "bench/workloads/random.h"
+#include "evaluation/hash/mix.h"
+#include "evaluation/hash/two_level.h"
 #include "perdure/pool.h"
 #include "tests/support/support.h"
 

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "bench/harness/memory_heap.h"
-#include "bench/paper/skiplists/redo_list.h"
+#include "evaluation/skiplists/redo_list.h"
 #include "tests/support/support.h"
 
 namespace perdure::paper {

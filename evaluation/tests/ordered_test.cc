@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "bench/harness/memory_heap.h"
-#include "bench/paper/ordered/fast_fair.h"
-#include "bench/paper/ordered/fptree.h"
-#include "bench/paper/ordered/nv_skiplist.h"
-#include "bench/paper/ordered/wb_tree.h"
-#include "bench/paper/ordered/wort.h"
+#include "evaluation/ordered/fast_fair.h"
+#include "evaluation/ordered/fptree.h"
+#include "evaluation/ordered/nv_skiplist.h"
+#include "evaluation/ordered/wb_tree.h"
+#include "evaluation/ordered/wort.h"
 #include "perdure/pool.h"
 #include "tests/support/support.h"
 

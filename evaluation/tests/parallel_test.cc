@@ -1,6 +1,6 @@
 // The phases of the papers' evaluations that threads share: each operation runs once, whatever the
 // number of threads, and its write-backs and its result count.
-#include "bench/paper/parallel.h"
+#include "evaluation/parallel.h"
 
 #include <gtest/gtest.h>
 

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "bench/harness/memory_heap.h"
-#include "bench/paper/bch.h"
-#include "bench/paper/path.h"
-#include "bench/paper/pfht.h"
-#include "bench/paper/two_level.h"
+#include "evaluation/hash/bch.h"
+#include "evaluation/hash/path.h"
+#include "evaluation/hash/pfht.h"
+#include "evaluation/hash/two_level.h"
 #include "perdure/pool.h"
 
 namespace perdure::paper {

@@ -4,8 +4,8 @@
 #include <mutex>
 #include <random>
 
-#include "bench/paper/versions/history.h"
-#include "bench/paper/versions/store.h"
+#include "evaluation/versions/history.h"
+#include "evaluation/versions/store.h"
 
 namespace perdure::paper::versions {
 

@@ -13,9 +13,9 @@
 #include <thread>
 #include <vector>
 
-#include "bench/paper/program.h"
-#include "bench/paper/turns.h"
-#include "bench/paper/versions/store.h"
+#include "evaluation/program.h"
+#include "evaluation/turns.h"
+#include "evaluation/versions/store.h"
 
 namespace perdure::paper::versions {
 

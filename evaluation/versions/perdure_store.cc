@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "bench/paper/versions/store.h"
+#include "evaluation/versions/store.h"
 
 namespace perdure::paper::versions {
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "bench/paper/versions/store.h"
+#include "evaluation/versions/store.h"
 
 namespace perdure::paper::versions {
 

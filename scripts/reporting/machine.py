@@ -19,7 +19,7 @@ def output(*command, cwd):
 def sources(root):
     """A hash of what the figures depend on, with changes that are not committed."""
     parts = ["CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src", "bench",
-             "scripts/reporting", ":!bench/results"]
+             "evaluation", "scripts/reporting", ":!bench/results"]
     text = output("git", "ls-tree", "-r", "HEAD", "--", *parts[:-1], cwd=root)
     text = "\n".join(line for line in text.split("\n") if "\tbench/results/" not in line)
     text += output("git", "diff", "HEAD", "--", *parts, cwd=root)

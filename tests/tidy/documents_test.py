@@ -58,8 +58,9 @@ def anchors_exist(tree):
 
 # A path from the root. The look-behind excludes a part of a longer path, such as one below build/;
 # the look-ahead, a path with a placeholder.
-PATH = re.compile(r"(?<![\w./<>$*}-])(?:bench|cmake|docs|examples|fuzz|include|packaging|python"
-                  r"|scripts|src|testing|tests|tools)/(?:[\w.*-]+/)*[\w.*-]*[\w*](?![\w/]*[<$])")
+PATH = re.compile(r"(?<![\w./<>$*}-])(?:bench|cmake|docs|evaluation|examples|fuzz|include|packaging"
+                  r"|python|scripts|src|testing|tests|tools)/(?:[\w.*-]+/)*[\w.*-]*[\w*]"
+                  r"(?![\w/]*[<$])")
 # In a document or a header also the end of a path: `phast/write.h`, `layout.h`.
 NAME = re.compile(r"(?<![\w./<>$*}:-])(?:\w+/)*\w+\.(?:h|cc|py|sh|go|def)\b")
 
@@ -243,7 +244,7 @@ def sources_of(program, rest, registered):
         return (program,)
     if program != "perdure":
         of_bench = re.match(r"perdure-(?:mpi|compare|buffered|paper)", program)
-        return ("bench/",) if of_bench else ("testing/",)
+        return ("bench/", "evaluation/") if of_bench else ("testing/",)
     word = re.match(r"\s*([a-z]*)", rest)[1]
     if word == "bench":
         return ("bench/harness/",)

@@ -112,6 +112,7 @@ LAYERS = {
     "mpi": {"util", "platform"},
     "tools": CORE | {"bench"},
     "bench": CORE | {"engine", "mpi"},
+    "evaluation": CORE | {"engine", "mpi", "bench"},
     "testing": CORE | {"engine"},
     "examples": set(),
 }
