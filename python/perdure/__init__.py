@@ -17,6 +17,7 @@ ForkError.
 """
 
 from perdure._core import (
+    AccessError,
     BusyError,
     ClosedError,
     ConflictError,
@@ -44,6 +45,7 @@ from perdure._pool import Pool, destroy, open, resize
 from perdure._store import Batch, Store, Version
 
 __all__ = [
+    "AccessError",
     "Batch",
     "BusyError",
     "ClosedError",

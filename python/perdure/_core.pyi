@@ -25,7 +25,7 @@ class NotFoundError(Error, FileNotFoundError):
 class ExistsError(Error, FileExistsError):
     """The file or map exists, and the call asked for a new one."""
 
-class BusyError(Error):
+class BusyError(Error, BlockingIOError):
     """Another process owns the pool, or a later version is held."""
 
 class CorruptionError(Error):
@@ -37,7 +37,7 @@ class FormatError(Error):
 class UntrustedError(Error):
     """The file may lack acknowledged data after a power failure."""
 
-class PoolFullError(Error):
+class PoolFullError(Error, OSError):
     """No space is left in the pool or on the disk."""
 
 class OutOfMemoryError(Error, MemoryError):
@@ -45,6 +45,9 @@ class OutOfMemoryError(Error, MemoryError):
 
 class IoError(Error, OSError):
     """The operating system refused an operation."""
+
+class AccessError(IoError, PermissionError):
+    """The operating system denies the access."""
 
 class PoisonedError(Error):
     """A write-back failed: close the pool and open it again."""

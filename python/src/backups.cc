@@ -30,14 +30,14 @@ void add_backups(nb::module_& module) {
       "back_up",
       [](nb::handle path, nb::handle folder) {
         const std::string from = path_of(path), to = path_of(folder);
-        return dict_of(take(released([&] { return perdure::back_up(from, to); })));
+        return dict_of(take(released([&] { return perdure::back_up(from, to); }), {from, to}));
       },
       "path"_a, "folder"_a);
   module.def(
       "inspect_backup",
       [](nb::handle folder) {
         const std::string from = path_of(folder);
-        return dict_of(take(released([&] { return perdure::inspect_backup(from); })));
+        return dict_of(take(released([&] { return perdure::inspect_backup(from); }), {from}));
       },
       "folder"_a);
   module.def(
@@ -46,7 +46,8 @@ void add_backups(nb::module_& module) {
          std::optional<std::uint64_t> unix_ns) {
         const std::string from = path_of(folder), to = path_of(path);
         const RestoreOptions options{.epoch = epoch, .unix_ns = unix_ns};
-        const auto restored = take(released([&] { return perdure::restore(from, to, options); }));
+        const auto restored =
+            take(released([&] { return perdure::restore(from, to, options); }), {from, to});
         return restored.epoch;
       },
       "folder"_a, "path"_a, "epoch"_a.none(), "unix_ns"_a.none());

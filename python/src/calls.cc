@@ -6,6 +6,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 
 namespace perdure::python {
 
@@ -36,6 +37,7 @@ constexpr std::array kErrors{
     ErrorClass{"LiveMissingError", "The live image of a buffered pool is missing, or not usable."},
 };
 PyObject* errors[kErrors.size()];
+PyObject* access_error;
 PyObject* closed_error;
 PyObject* fork_error;
 
@@ -56,6 +58,7 @@ PyObject* second_base(StatusCode code) {
       return PyExc_BlockingIOError;
     case StatusCode::out_of_memory:
       return PyExc_MemoryError;
+    case StatusCode::pool_full:
     case StatusCode::io:
       return PyExc_OSError;
     case StatusCode::unsupported:
@@ -65,19 +68,36 @@ PyObject* second_base(StatusCode code) {
   }
 }
 
-// The errno of an error that is an OSError; 0 if it is none, or if no one number fits.
-int errno_of(StatusCode code) {
-  switch (code) {
+// The errno of an error that is an OSError; 0 if it is none, or if it is not known. `last`: errno
+// after the call. A Status has the text of a failed call of the system, but not its number. If the
+// text is that of `last`, no later call has changed errno.
+int errno_of(const Status& status, int last) {
+  switch (status.code()) {
     case StatusCode::not_found:
       return ENOENT;
     case StatusCode::exists:
       return EEXIST;
     case StatusCode::busy:
       return EAGAIN;
+    case StatusCode::pool_full:
+      return ENOSPC;
+    case StatusCode::io:
+      return status.message().contains(std::strerror(last)) ? last : 0;
     default:
       return 0;
   }
 }
+
+// The text of an OSError is what is wrong; the class of the standard library would put the number
+// before it and the name of the file behind it.
+PyObject* text_of_error(PyObject* self, PyObject*) {
+  PyObject* text = PyObject_GetAttrString(self, "strerror");
+  if (text != nullptr && text != Py_None) return text;
+  PyErr_Clear();  // no OSError
+  Py_XDECREF(text);
+  return PyObject_CallMethod(PyExc_BaseException, "__str__", "O", self);
+}
+PyMethodDef text_of_error_method{"__str__", &text_of_error, METH_NOARGS, nullptr};
 
 PyObject* add_error(nb::module_& module, const char* name, const char* doc, const char* code,
                     PyObject* base, PyObject* second) {
@@ -94,12 +114,21 @@ PyObject* add_error(nb::module_& module, const char* name, const char* doc, cons
 }
 
 // `number`: the errno, or 0.
-[[noreturn]] void raise_as(PyObject* type, std::string_view message, int number = 0) {
-  const nb::object text = nb::steal(PyUnicode_DecodeUTF8(
+[[noreturn]] void raise_as(PyObject* type, std::string_view message, int number = 0,
+                           const Paths& paths = {}) {
+  const nb::object what = nb::steal(PyUnicode_DecodeUTF8(
       message.data(), static_cast<Py_ssize_t>(message.size()), "backslashreplace"));
-  if (!text.is_valid()) throw nb::python_error();
-  const nb::object error = nb::borrow(type)(text);
-  if (number != 0) error.attr("errno") = number;
+  if (!what.is_valid()) throw nb::python_error();
+  nb::object arguments = nb::make_tuple(what);
+  if (PyObject_IsSubclass(type, PyExc_OSError) == 1) {  // pickle keeps these
+    const nb::object code = number != 0 ? nb::object(nb::int_(number)) : nb::none();
+    arguments = paths.first.empty() ? nb::make_tuple(code, what)
+                : paths.second.empty()
+                    ? nb::make_tuple(code, what, text(paths.first))
+                    : nb::make_tuple(code, what, text(paths.first), nb::none(), text(paths.second));
+  }
+  const nb::object error = nb::steal(PyObject_CallObject(type, arguments.ptr()));
+  if (!error.is_valid()) throw nb::python_error();
   PyErr_SetObject(type, error.ptr());
   throw nb::python_error();
 }
@@ -113,6 +142,12 @@ void add_errors(nb::module_& module) {
                           i == 0 ? "error" : status_code_name(code),
                           i == 0 ? PyExc_Exception : errors[0], second_base(code));
   }
+  const nb::object text = nb::steal(
+      PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(errors[0]), &text_of_error_method));
+  if (!text.is_valid()) throw nb::python_error();
+  nb::borrow(errors[0]).attr("__str__") = text;
+  access_error = add_error(module, "AccessError", "The operating system denies the access.", "io",
+                           errors[static_cast<std::size_t>(StatusCode::io)], PyExc_PermissionError);
   PyObject* invalid = errors[static_cast<std::size_t>(StatusCode::invalid_argument)];
   closed_error = add_error(module, "ClosedError", "The pool, or the object, was closed.", "closed",
                            invalid, nullptr);
@@ -122,9 +157,14 @@ void add_errors(nb::module_& module) {
                          "forked", errors[0], PyExc_RuntimeError);
 }
 
-void raise(const Status& status) {
+void raise(const Status& status, const Paths& paths) {
+  const int number = errno_of(status, errno);
   const auto i = static_cast<std::size_t>(status.code());
-  raise_as(i < kErrors.size() ? errors[i] : errors[0], status.message(), errno_of(status.code()));
+  const bool denied = status.code() == StatusCode::io && (number == EACCES || number == EPERM);
+  raise_as(denied               ? access_error
+           : i < kErrors.size() ? errors[i]
+                                : errors[0],
+           status.message(), number, paths);
 }
 void raise_closed(const char* what) { raise_as(closed_error, std::string(what) + " is closed"); }
 void raise_invalid(const std::string& message) {
@@ -228,7 +268,7 @@ void PoolState::close(bool sync) {
   if (closed_.exchange(true, std::memory_order_acq_rel)) return;
   const Status status = released([&] { return close_released(sync); });
   messages_->deliver();
-  check(status);
+  check(status, {path_});
 }
 
 void PoolState::close_quietly() noexcept {
@@ -285,6 +325,7 @@ void Messages::deliver() {
     lines.swap(lines_);
   }
   if (lines.empty()) return;
+  const int last = errno;  // raise() reads it
   const nb::object logger = nb::module_::import_("logging").attr("getLogger")("perdure");
   for (const Line& line : lines) {
     const char* level = line.level == LogLevel::error     ? "error"
@@ -294,6 +335,7 @@ void Messages::deliver() {
                                  line.text.data(), static_cast<Py_ssize_t>(line.text.size()),
                                  "backslashreplace")));
   }
+  errno = last;
 }
 
 void count_forks() {

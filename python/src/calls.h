@@ -25,18 +25,24 @@ namespace nb = nanobind;
 
 // Makes the exception classes of the module, one for each StatusCode.
 void add_errors(nb::module_& module);
-// Raises the exception of the status. The GIL is held.
-[[noreturn]] void raise(const Status& status);
+// The files that a call is about, as its arguments have named them: `filename` and `filename2` of an
+// OSError. May be empty.
+struct Paths {
+  std::string_view first, second;
+};
+// Raises the exception of the status. The GIL is held. Reads errno, so it comes right after the
+// call.
+[[noreturn]] void raise(const Status& status, const Paths& paths = {});
 // Raises perdure.ClosedError, or InvalidArgumentError.
 [[noreturn]] void raise_closed(const char* what);
 [[noreturn]] void raise_invalid(const std::string& message);
 
-inline void check(const Status& status) {
-  if (!status.ok()) raise(status);
+inline void check(const Status& status, const Paths& paths = {}) {
+  if (!status.ok()) raise(status, paths);
 }
 template <class T>
-T take(Expected<T>&& result) {
-  if (!result) raise(result.error());
+T take(Expected<T>&& result, const Paths& paths = {}) {
+  if (!result) raise(result.error(), paths);
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
 

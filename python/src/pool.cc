@@ -148,7 +148,7 @@ class PyPool {
     auto pool =
         open_in_pieces(file, options, milliseconds_of(timeout, 0, "timeout is 0 to 3600 seconds"));
     messages->deliver();
-    if (!pool) raise(pool.error());
+    if (!pool) raise(pool.error(), {file});
     state_ = std::make_shared<PoolState>(std::move(*pool), file, std::move(messages));
     remember(state_);
   }
@@ -165,7 +165,7 @@ class PyPool {
       return state_->pool().untyped_map(name, options,
                                         creates ? std::optional(types) : std::nullopt);
     });
-    if (!map) raise(map.error());
+    if (!map) raise(map.error(), {state_->path()});
     const MapInfo& info = map->info();
     const MapTypes found{info.key_kind, info.value_kind, info.is_signed, info.key_bytes,
                          info.value_bytes};
@@ -215,7 +215,7 @@ class PyPool {
     const Status status = released([&] { return state_->pool().drop(name); });
     if (!status.ok()) mark_dropped(name, false);
     state_->messages().deliver();
-    check(status);
+    check(status, {state_->path()});
   }
   void sync() {
     run([](Pool& pool) { return pool.sync(); });
@@ -238,13 +238,13 @@ class PyPool {
     const Use use(*state_);
     auto made = released([&] { return state_->pool().backup(to); });
     state_->messages().deliver();
-    return dict_of(take(std::move(made)));
+    return dict_of(take(std::move(made), {state_->path(), to}));
   }
   std::uint64_t compact() {
     const Use use(*state_);
     auto freed = released([&] { return state_->pool().compact(); });
     state_->messages().deliver();
-    return take(std::move(freed));
+    return take(std::move(freed), {state_->path()});
   }
   nb::dict verify(bool deep) const {
     const Use use(*state_);
@@ -312,7 +312,7 @@ class PyPool {
     const Use use(*state_);
     const Status status = released([&] { return call(state_->pool()); });
     state_->messages().deliver();
-    check(status);
+    check(status, {state_->path()});
   }
 
   void mark_dropped(const std::string& name, bool dropped) {
@@ -382,14 +382,14 @@ void add_pool(nb::module_& module) {
       "resize",
       [](nb::handle path, std::uint64_t max_size) {
         const std::string at = path_of(path);
-        check(released([&] { return Pool::resize(at, max_size); }));
+        check(released([&] { return Pool::resize(at, max_size); }), {at});
       },
       "path"_a, "max_size"_a);
   module.def(
       "destroy",
       [](nb::handle path) {
         const std::string at = path_of(path);
-        check(released([&] { return perdure::destroy(at); }));
+        check(released([&] { return perdure::destroy(at); }), {at});
       },
       "path"_a);
   module.def("_close_all", &close_all);

@@ -61,7 +61,7 @@ def test_every_method_has_a_docstring(cls):
 def test_errors_have_docstrings_and_codes():
     errors = [value for value in vars(perdure).values()
               if isinstance(value, type) and issubclass(value, BaseException)]
-    assert len(errors) == 19
+    assert len(errors) == 20
     assert [error.__name__ for error in errors if not described(error)] == []
     for error in errors:
         assert issubclass(error, perdure.Error)

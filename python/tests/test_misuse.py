@@ -3,6 +3,7 @@
 import errno
 import mmap
 import os
+import pickle
 
 import pytest
 
@@ -272,7 +273,6 @@ def test_objects_that_were_never_initialised():
 
 def test_pickle_and_copy(full, pool_of_ints):
     import copy
-    import pickle
 
     pool, ints = pool_of_ints
     with full.at() as view:
@@ -295,16 +295,64 @@ def pool_of_ints(disk_path):
 
 
 def test_errors_of_the_system_have_its_numbers(disk_path):
-    def expect(kind, number, **options):
-        with pytest.raises(kind, match=str(disk_path)) as raised:
-            perdure.Pool(disk_path, **options)
-        assert raised.value.errno == number
+    def expect(kind, number, path=disk_path, call=perdure.Pool, **options):
+        with pytest.raises(kind, match=str(path)) as raised:
+            call(path, **options)
         assert isinstance(raised.value, perdure.Error)
+        for error in (raised.value, pickle.loads(pickle.dumps(raised.value))):
+            assert (error.errno, error.filename) == (number, path)
+            assert error.strerror == str(error) and str(error).startswith(path)
 
     expect(FileNotFoundError, errno.ENOENT, mode="existing")
-    with perdure.open(disk_path):
+    for call in (perdure.destroy, lambda path: perdure.resize(path, 1 << 40)):
+        expect(FileNotFoundError, errno.ENOENT, call=call)
+    with perdure.open(disk_path) as store:
         expect(BlockingIOError, errno.EAGAIN)
+        with pytest.raises(FileNotFoundError) as raised:
+            store.pool.store("none", mode="existing")
+        assert raised.value.filename == disk_path
+        with pytest.raises(perdure.IoError) as raised:
+            store.pool.backup(disk_path + "/below")
+        assert (raised.value.errno, raised.value.filename, raised.value.filename2) == (
+            errno.ENOTDIR, disk_path, disk_path + "/below")
     expect(FileExistsError, errno.EEXIST, mode="create_new")
+    expect(perdure.IoError, errno.ENOTDIR, path=disk_path + "/below")
+    expect(perdure.IoError, errno.ENAMETOOLONG, path=disk_path + "x" * 300)
+    assert str(perdure.IoError("text")) == str(perdure.Error("text")) == "text"
+    assert str(perdure.IoError(5, "text")) == "text" and perdure.IoError().errno is None
+
+
+def test_a_path_without_permission(tmp_path):
+    """The superuser may open all: the program becomes another user."""
+    folder = tmp_path / "closed"
+    folder.mkdir()
+    perdure.open(folder / "there").close()
+    folder.chmod(0)
+    run_script("""
+        import errno
+        if os.geteuid() == 0:
+            os.setgid(65534)
+            os.setuid(65534)
+        for path in (sys.argv[1] + "/new", sys.argv[1] + "/there"):
+            try:
+                perdure.open(path)
+            except PermissionError as error:
+                assert isinstance(error, perdure.IoError) and type(error) is perdure.AccessError
+                assert (error.errno, error.filename) == (errno.EACCES, path), error.args
+                assert error.code == "io" and str(error).startswith(path)
+            else:
+                raise SystemExit("opened")
+        """, folder)
+    folder.chmod(0o700)
+
+
+def test_a_full_pool_is_an_error_of_the_system(disk_path):
+    with perdure.open(disk_path, max_size=1 << 20) as store:
+        with pytest.raises(OSError, match="full") as raised:
+            for number in range(1 << 20):
+                store[str(number)] = bytes(1000)
+        assert type(raised.value) is perdure.PoolFullError
+        assert raised.value.errno == errno.ENOSPC
 
 
 def test_paths_that_are_no_files():
