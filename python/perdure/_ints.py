@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
 from perdure import _core
-from perdure._store import _YIELD, _Atomic, _refuse_pickle
+from perdure._store import _YIELD, _Mutable, _refuse_pickle
 from perdure._views import WHOLE, Items, Keys, Range, Values
 
 NUMBERS = {
@@ -17,7 +17,7 @@ NUMBERS = {
 }
 
 
-class IntMap(_Atomic, _core._IntMapBase):
+class IntMap(_Mutable[int, Any], _core._IntMapBase):
     """A persistent map of 64-bit integers to 64-bit numbers, as a MutableMapping. Made by
     Pool.int_map().
 
@@ -52,17 +52,17 @@ class IntMap(_Atomic, _core._IntMapBase):
 
         array = np.asarray(data)
         if array.ndim != 1:
-            raise _core.InvalidArgumentError(f"{what} is an array of one dimension")
+            raise _core.InvalidArgumentError(f"{what} must be an array of one dimension")
         if dtype == "float64":
             if array.dtype.kind not in "fiu" and array.size:
-                raise TypeError(f"{what} holds numbers, not {array.dtype}")
+                raise TypeError(f"{what} must hold numbers, not {array.dtype}")
         elif array.dtype.kind not in "iu" and array.size:
-            raise TypeError(f"{what} holds integers, not {array.dtype}")
+            raise TypeError(f"{what} must hold integers, not {array.dtype}")
         elif array.dtype.kind == "i" and dtype == "uint64" and array.size and array.min() < 0:
-            raise OverflowError(f"{what} holds a negative number, and the map is unsigned")
+            raise OverflowError(f"{what} has a negative number, and the map is unsigned")
         elif array.dtype == np.uint64 and dtype == "int64" and array.size:
             if array.max() > np.uint64(2**63 - 1):
-                raise OverflowError(f"{what} holds a number above 2**63 - 1")
+                raise OverflowError(f"{what} has a number above 2**63 - 1")
         return np.ascontiguousarray(array, dtype=dtype).view(np.uint64)
 
     def find_many(self, keys: Any) -> tuple[Any, Any]:
@@ -102,7 +102,11 @@ class IntMap(_Atomic, _core._IntMapBase):
             raise KeyError(key)
 
     def __contains__(self, key: object) -> bool:
-        return self._contains(key)
+        try:
+            return self._contains(key)
+        except (TypeError, OverflowError):  # no key: as dict, unless it has no hash
+            hash(key)
+            return False
 
     def __len__(self) -> int:
         return self._length()
@@ -133,17 +137,17 @@ class IntMap(_Atomic, _core._IntMapBase):
         return self._iterate_range("keys", Range(reverse=True))
 
     def keys(self, *, start: int | None = None, stop: int | None = None, reverse: bool = False,
-             limit: int | None = None) -> Keys:
+             limit: int | None = None) -> Keys[int]:
         """As Store.keys(). Engines that keep an order only."""
         return Keys(self, Range(start, stop, None, reverse, limit))
 
     def values(self, *, start: int | None = None, stop: int | None = None, reverse: bool = False,
-               limit: int | None = None) -> Values:
+               limit: int | None = None) -> Values[Any]:
         """As keys(), for the values."""
         return Values(self, Range(start, stop, None, reverse, limit))
 
     def items(self, *, start: int | None = None, stop: int | None = None, reverse: bool = False,
-              limit: int | None = None) -> Items:
+              limit: int | None = None) -> Items[int, Any]:
         """As keys(), for the pairs of key and value."""
         return Items(self, Range(start, stop, None, reverse, limit))
 

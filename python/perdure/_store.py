@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from types import TracebackType
-from typing import Any, NoReturn, SupportsIndex
+from typing import Any, Generic, NoReturn, SupportsIndex, TypeVar, overload
 
 from perdure import _core
 from perdure._views import WHOLE, Items, Keys, Range, Values
 
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+_T = TypeVar("_T")
+_Self = TypeVar("_Self")
 _MISSING: Any = object()
 _ALL = 2**62  # keys
 _YIELD = {"keys": _core._Yield.keys, "values": _core._Yield.values, "items": _core._Yield.items}
@@ -21,9 +25,15 @@ def _refuse_pickle(self: Any, protocol: SupportsIndex = 0) -> Any:
     )
 
 
-class _Atomic:
-    """The calls of a MutableMapping that read and change a key: in one step."""
+class _Mutable(Generic[_K, _V]):
+    """The calls of a dict on one entry that read and change it, in one step, and on all entries."""
 
+    @overload
+    def pop(self, key: Any) -> _V: ...
+    @overload
+    def pop(self, key: Any, default: _V) -> _V: ...
+    @overload
+    def pop(self, key: Any, default: _T) -> _V | _T: ...
     def pop(self: Any, key: Any, default: Any = _MISSING) -> Any:
         """Deletes the key and returns its value. If it is absent, returns `default`, or raises
         KeyError if there is none."""
@@ -36,19 +46,67 @@ class _Atomic:
             if self.compare_and_set(key, value, None):
                 return value
 
-    def popitem(self: Any) -> Any:
+    def popitem(self: Any) -> tuple[_K, _V]:
         """Deletes an entry and returns its key and its value: the first one, if the engine keeps
         an order. Raises KeyError if there is none."""
         while True:
-            if self.ordered:
-                item = next(self._iterate_range("items", Range(limit=1)), None)
-            else:
-                key = next(iter(self._all_keys(1)), None)
-                item = None if key is None else (key, self.get(key))
-            if item is None:
-                raise KeyError("popitem(): there is no entry")
-            if item[1] is not None and self.compare_and_set(*item, None):
-                return item
+            key, value = self._first()
+            if value is not None and self.compare_and_set(key, value, None):
+                return key, value
+
+    def modify(self: Any, key: Any, function: Callable[[_V | None], _V | None]) -> _V | None:
+        """Gives the key what function(value) returns, atomically, and returns that.
+
+        `function` gets None if the key is absent, and returns None to delete it. If another change
+        of the key comes in between, it is called again.
+
+        >>> import perdure, tempfile
+        >>> with perdure.open(tempfile.mkdtemp() + "/m.perdure") as store:
+        ...     store.modify("visits", lambda old: str(int(old or b"0") + 1).encode())
+        b'1'
+        """
+        while True:
+            before = self.get(key)
+            after = function(before)
+            if self.compare_and_set(key, before, after):
+                return after
+
+    def copy(self: Any) -> dict[_K, _V]:
+        """Returns the entries as a dict, in memory. O(n)."""
+        return dict(self.items())
+
+    def __or__(self: Any, other: Any) -> dict[_K, _V]:
+        """A dict of the entries of both; those of `other` win."""
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return self.copy() | {self._yielded(key): value for key, value in other.items()}
+
+    def __ror__(self: Any, other: Any) -> dict[_K, _V]:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        return {self._yielded(key): value for key, value in other.items()} | self.copy()
+
+    def __ior__(self: _Self, other: Any) -> _Self:
+        """As update()."""
+        self.update(other)  # type: ignore[attr-defined]
+        return self
+
+    @classmethod
+    def fromkeys(cls, *_: Any) -> NoReturn:
+        """Raises TypeError: a map of a pool needs a path."""
+        raise TypeError(f"a {cls.__name__} is a part of a file: open it with perdure.open() or "
+                        "Pool(), then call update(dict.fromkeys(keys, value))")
+
+    def _first(self: Any) -> tuple[_K, _V | None]:
+        """The entry that popitem() takes; None for a value that another thread has deleted."""
+        if self.ordered:
+            item = next(self._iterate_range("items", Range(limit=1)), None)
+        else:
+            key = next(iter(self._all_keys(1)), None)
+            item = None if key is None else (key, self.get(key))
+        if item is None:
+            raise KeyError("popitem(): there is no entry")
+        return item
 
     def _setdefault(self: Any, key: Any, default: Any, copy: Any) -> Any:
         while True:
@@ -57,6 +115,10 @@ class _Atomic:
                 return found
             if self.insert(key, default):
                 return copy(default)
+
+    def _yielded(self: Any, key: Any) -> _K:
+        """The key as an iteration yields it."""
+        return self._comparable(key)
 
     def _unordered(self: Any, what: str) -> Iterator[Any]:
         for key in self._all_keys(_ALL):
@@ -68,11 +130,11 @@ class _Atomic:
                 yield value if what == "values" else (key, value)
 
 
-class _Ranges:
+class _Ranges(Generic[_K, _V]):
     """keys(), values() and items() with ranges, for a store and for a version of it."""
 
     def keys(self, *, prefix: Any = None, start: Any = None, stop: Any = None,
-             reverse: bool = False, limit: int | None = None) -> Keys:
+             reverse: bool = False, limit: int | None = None) -> Keys[_K]:
         """Returns a view of the keys from `start` (included) to `stop` (excluded) that begin with
         `prefix`, in order; with `reverse`, in descending order; at most `limit` of them.
 
@@ -83,26 +145,26 @@ class _Ranges:
         return Keys(self, Range(start, stop, prefix, reverse, limit))
 
     def values(self, *, prefix: Any = None, start: Any = None, stop: Any = None,
-               reverse: bool = False, limit: int | None = None) -> Values:
+               reverse: bool = False, limit: int | None = None) -> Values[_V]:
         """As keys(), for the values."""
         return Values(self, Range(start, stop, prefix, reverse, limit))
 
     def items(self, *, prefix: Any = None, start: Any = None, stop: Any = None,
-              reverse: bool = False, limit: int | None = None) -> Items:
+              reverse: bool = False, limit: int | None = None) -> Items[_K, _V]:
         """As keys(), for the pairs of key and value."""
         return Items(self, Range(start, stop, prefix, reverse, limit))
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Iterator[_K]:
         return self._iterate_range("keys", WHOLE)
 
-    def __reversed__(self) -> Iterator[bytes]:
+    def __reversed__(self) -> Iterator[_K]:
         return self._iterate_range("keys", Range(reverse=True))
 
     def _iterate_range(self, what: str, range: Range) -> Iterator[Any]:
         raise NotImplementedError
 
 
-class Store(_Ranges, _Atomic, _core._StoreBase):
+class Store(_Ranges[bytes, bytes], _Mutable[bytes, bytes], _core._StoreBase):
     """A persistent map of byte strings: a MutableMapping of keys (bytes, or str in UTF-8) to bytes.
 
     Made by perdure.open() and by Pool.store(). When a call that changes the store returns, the
@@ -136,32 +198,6 @@ class Store(_Ranges, _Atomic, _core._StoreBase):
         if entries:
             self.set_many(entries)
 
-    def copy(self) -> dict[bytes, bytes]:
-        """Returns the entries as a dict, in memory. O(n)."""
-        return dict(self.items())
-
-    def __or__(self, other: Any) -> dict[bytes, bytes]:
-        """A dict of the entries of both; those of `other` win."""
-        if not isinstance(other, Mapping):
-            return NotImplemented
-        return self.copy() | {self._comparable(key): value for key, value in other.items()}
-
-    def __ror__(self, other: Any) -> dict[bytes, bytes]:
-        if not isinstance(other, Mapping):
-            return NotImplemented
-        return {self._comparable(key): value for key, value in other.items()} | self.copy()
-
-    def __ior__(self, other: Any) -> Store:
-        """As update()."""
-        self.update(other)
-        return self
-
-    @classmethod
-    def fromkeys(cls, *_: Any) -> NoReturn:
-        """Raises TypeError: a store needs a path."""
-        raise TypeError("a store is a file: perdure.open(path), then "
-                        "store.update(dict.fromkeys(keys, value))")
-
     __eq__ = Mapping.__eq__  # compares the content, as all mappings do
     __hash__ = None  # type: ignore[assignment]
 
@@ -176,23 +212,6 @@ class Store(_Ranges, _Atomic, _core._StoreBase):
             self._delete_range(None, None, None, False, None)
         else:
             self.delete_many(self._all_keys(_ALL))
-
-    def modify(self, key: Any, function: Callable[[bytes | None], bytes | None]) -> bytes | None:
-        """Gives the key what function(value) returns, atomically, and returns that.
-
-        `function` gets None if the key is absent, and returns None to delete it. If another change
-        of the key comes in between, it is called again.
-
-        >>> import perdure, tempfile
-        >>> with perdure.open(tempfile.mkdtemp() + "/m.perdure") as store:
-        ...     store.modify("visits", lambda old: str(int(old or b"0") + 1).encode())
-        b'1'
-        """
-        while True:
-            before = self.get(key)
-            after = function(before)
-            if self.compare_and_set(key, before, after):
-                return after
 
     def delete_range(self, *, prefix: Any = None, start: Any = None, stop: Any = None) -> int:
         """Deletes the entries of a range, as keys() has it, and returns how many it deleted. Not
@@ -283,7 +302,7 @@ class Store(_Ranges, _Atomic, _core._StoreBase):
 MutableMapping.register(Store)
 
 
-class Version(_Ranges, Mapping[bytes, bytes]):
+class Version(_Ranges[bytes, bytes], Mapping[bytes, bytes]):
     """A read-only mapping of the content of one closed version of a store. Made by Store.at().
 
     It does not change, whatever is written. Close it, or let it go, so that trim() can forget its

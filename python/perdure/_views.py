@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, KeysView, ValuesView
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 class Range(NamedTuple):
@@ -61,23 +64,25 @@ class _RangeView:
         return f"<{type(self).__name__} of {self._mapping!r}>"
 
 
-class Keys(_RangeView, KeysView[Any]):
+class Keys(_RangeView, KeysView[_K]):
     """The keys of a range, in order."""
 
     _what = "keys"
 
     def __contains__(self, key: object) -> bool:
-        if self._range.limit is not None:
-            key = self._mapping._comparable(key)
-            return any(key == other for other in self)
-        return self._covers(key) and key in self._mapping
+        if key not in self._mapping:
+            return False
+        if self._range.limit is None:
+            return self._covers(key)
+        key = self._mapping._yielded(key)
+        return any(key == other for other in self)
 
     @classmethod
     def _from_iterable(cls, it: Any) -> set[Any]:
         return set(it)
 
 
-class Values(_RangeView, ValuesView[Any]):
+class Values(_RangeView, ValuesView[_V]):
     """The values of a range, in the order of their keys."""
 
     _what = "values"
@@ -86,7 +91,7 @@ class Values(_RangeView, ValuesView[Any]):
         return any(value == other for other in self)
 
 
-class Items(_RangeView, ItemsView[Any, Any]):
+class Items(_RangeView, ItemsView[_K, _V]):
     """The pairs of key and value of a range, in the order of their keys."""
 
     _what = "items"
@@ -95,11 +100,13 @@ class Items(_RangeView, ItemsView[Any, Any]):
         if not isinstance(item, tuple) or len(item) != 2:
             return False
         key, value = item
+        if key not in self._mapping:
+            return False
         if self._range.limit is not None:
-            pair = (self._mapping._comparable(key), value)
+            pair = (self._mapping._yielded(key), value)
             return any(pair == other for other in self)
         found = self._mapping.get(key)
-        return found is not None and found == value and self._covers(key)
+        return found is not None and bool(found == value) and self._covers(key)
 
     @classmethod
     def _from_iterable(cls, it: Any) -> set[Any]:

@@ -102,12 +102,12 @@ nb::object make_batch(std::shared_ptr<PoolState> pool) {
 void add_batch(nb::module_& module) {
   using namespace nb::literals;
   nb::class_<PyBatch>(module, "_Batch")
-      .def("put", &PyBatch::put<MapState>, "map"_a, "key"_a, "value"_a)
-      .def("put", &PyBatch::put<IntMapState>, "map"_a, "key"_a, "value"_a)
-      .def("delete", &PyBatch::erase<MapState>, "map"_a, "key"_a)
-      .def("delete", &PyBatch::erase<IntMapState>, "map"_a, "key"_a)
-      .def("require", &PyBatch::require<MapState>, "map"_a, "key"_a, "value"_a.none())
-      .def("require", &PyBatch::require<IntMapState>, "map"_a, "key"_a, "value"_a.none())
+      .def("put", &PyBatch::put<MapState>, "map"_a, "key"_a.none(), "value"_a.none())
+      .def("put", &PyBatch::put<IntMapState>, "map"_a, "key"_a.none(), "value"_a.none())
+      .def("delete", &PyBatch::erase<MapState>, "map"_a, "key"_a.none())
+      .def("delete", &PyBatch::erase<IntMapState>, "map"_a, "key"_a.none())
+      .def("require", &PyBatch::require<MapState>, "map"_a, "key"_a.none(), "value"_a.none())
+      .def("require", &PyBatch::require<IntMapState>, "map"_a, "key"_a.none(), "value"_a.none())
       .def("commit", &PyBatch::commit)
       .def("clear", &PyBatch::clear)
       .def("__len__", &PyBatch::size);

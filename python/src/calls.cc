@@ -133,6 +133,17 @@ PyObject* add_error(nb::module_& module, const char* name, const char* doc, cons
   throw nb::python_error();
 }
 
+// Whether the elements of a buffer are objects of Python, or have some. `format`: as the module
+// struct has it, with the names of fields between colons; may be null.
+bool has_objects(const char* format) {
+  bool in_name = false;
+  for (; format != nullptr && *format != 0; ++format) {
+    if (*format == ':') in_name = !in_name;
+    if (*format == 'O' && !in_name) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 void add_errors(nb::module_& module) {
@@ -196,15 +207,38 @@ Bytes::Bytes(PyObject* object, Kind kind) {
     }
     throw nb::python_error();
   }
-  if (PyObject_GetBuffer(object, &buffer_, PyBUF_SIMPLE) != 0) {
-    buffer_.obj = nullptr;
-    throw nb::python_error();  // BufferError: the memory is not contiguous
+  take_buffer(object);
+  if (PyBuffer_IsContiguous(&buffer_, 'C') == 0) {
+    copy_.resize(static_cast<std::size_t>(buffer_.len));
+    if (PyBuffer_ToContiguous(copy_.data(), &buffer_, buffer_.len, 'C') != 0) {
+      PyBuffer_Release(&buffer_);
+      throw nb::python_error();
+    }
+    view_ = copy_;
+    return;
   }
   view_ = {static_cast<const char*>(buffer_.buf), static_cast<std::size_t>(buffer_.len)};
   if (kind == Kind::key) {  // short, and must not change while the library uses it
     copy_ = view_;
     view_ = copy_;
   }
+}
+
+void Bytes::take_buffer(PyObject* object) {
+  if (PyObject_GetBuffer(object, &buffer_, PyBUF_FULL_RO) != 0) {
+    PyErr_Clear();  // no format is for its elements, such as the times of numpy
+    if (PyObject_GetBuffer(object, &buffer_, PyBUF_FULL_RO & ~PyBUF_FORMAT) != 0) {
+      buffer_.obj = nullptr;
+      throw nb::python_error();
+    }
+  }
+  if (!has_objects(buffer_.format)) return;
+  PyBuffer_Release(&buffer_);
+  PyErr_Format(PyExc_TypeError,
+               "this %.200s holds Python objects, which are no bytes: encode them, or give the "
+               "array a type of numbers",
+               Py_TYPE(object)->tp_name);
+  throw nb::python_error();
 }
 
 PoolState::PoolState(Pool pool, std::string path, std::shared_ptr<Messages> messages)

@@ -25,8 +25,8 @@ namespace nb = nanobind;
 
 // Makes the exception classes of the module, one for each StatusCode.
 void add_errors(nb::module_& module);
-// The files that a call is about, as its arguments have named them: `filename` and `filename2` of an
-// OSError. May be empty.
+// The files that the arguments of a call have named: `filename` and `filename2` of an OSError. May
+// be empty.
 struct Paths {
   std::string_view first, second;
 };
@@ -49,7 +49,8 @@ T take(Expected<T>&& result, const Paths& paths = {}) {
 // --- arguments ---
 
 // The bytes of a key or of a value: of a bytes object, of a str in UTF-8 (keys only), or of any
-// other object with a contiguous buffer. Holds the buffer. Raises TypeError.
+// other object with a buffer, which is copied if it is not contiguous. Holds the buffer. Raises
+// TypeError, also for a buffer of Python objects: those are addresses.
 class Bytes {
  public:
   enum class Kind : std::uint8_t { key, value };
@@ -68,10 +69,29 @@ class Bytes {
   bool may_change() const noexcept { return buffer_.obj != nullptr && copy_.empty(); }
 
  private:
+  void take_buffer(PyObject* object);
+
   std::string_view view_;
   std::string copy_;
   Py_buffer buffer_ = {};
 };
+
+// `key in mapping` as dict has it: what cannot be a key is not in it, unless it has no hash, which
+// raises TypeError. contains(key) returns Found.
+template <class F>
+bool has_key(nb::handle key, F&& contains) {
+  std::optional<Bytes> bytes;
+  try {
+    bytes.emplace(key.ptr(), Bytes::Kind::key);
+  } catch (const nb::python_error& error) {
+    if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_UnicodeEncodeError)) throw;
+    if (PyObject_Hash(key.ptr()) == -1) throw nb::python_error();
+    return false;
+  }
+  const Found found = contains(bytes->key());
+  check(found.status());
+  return found.present();
+}
 
 inline nb::object bytes_object(std::string_view bytes) {
   PyObject* object = PyBytes_FromStringAndSize(bytes.data(), static_cast<Py_ssize_t>(bytes.size()));

@@ -189,6 +189,7 @@ void add_arrays_and_ranges(nb::class_<IntMapState>& type) {
             const UntypedScanOptions options = range_of(s, start, stop, reverse, limit);
             UntypedMap& map = s.opened();
             const Use use(*s.pool, Use::Kind::reads);
+            s.require_order();
             auto at = released([&] { return map.scan(options); });
             check(at.status());
             return new EntryIterator(s, std::move(at), yield, s.number);
@@ -210,11 +211,11 @@ void add_int_map(nb::module_& module) {
             nb::object value = get(s, key);
             return value.is_valid() ? value : otherwise;
           },
-          "key"_a, "default"_a.none() = nb::none(),
+          "key"_a.none(), "default"_a.none() = nb::none(),
           "Returns the value of the key, or `default` if the key is absent.")
       .def(
           "_contains", [](const IntMapState& s, nb::handle key) { return get(s, key).is_valid(); },
-          "key"_a)
+          "key"_a.none())
       .def(
           "put",
           [](const IntMapState& s, nb::handle key, nb::handle value) {
@@ -224,7 +225,7 @@ void add_int_map(nb::module_& module) {
             check(found.status());
             return found.absent();
           },
-          "key"_a, "value"_a.none(),
+          "key"_a.none(), "value"_a.none(),
           "Gives the key the value. Returns True if the key is new, False if its value was "
           "replaced.")
       .def(
@@ -236,7 +237,8 @@ void add_int_map(nb::module_& module) {
             check(found.status());
             return found.absent();
           },
-          "key"_a, "value"_a.none(), "Inserts the key unless it exists. Returns whether it did.")
+          "key"_a.none(), "value"_a.none(),
+          "Inserts the key unless it exists. Returns whether it did.")
       .def(
           "discard",
           [](const IntMapState& s, nb::handle key) {
@@ -245,11 +247,12 @@ void add_int_map(nb::module_& module) {
             check(found.status());
             return found.present();
           },
-          "key"_a, "Deletes the key if it exists. Returns whether it did.")
-      .def("add", &add, "key"_a, "delta"_a = 1,
+          "key"_a.none(), "Deletes the key if it exists. Returns whether it did.")
+      .def("add", &add, "key"_a.none(), "delta"_a.none() = 1,
            "Adds to the value of the key, which is 0 if the key is absent, in one step. "
            "Returns the new value. Overflow wraps around.")
-      .def("compare_and_set", &compare_and_set, "key"_a, "expected"_a.none(), "value"_a.none(),
+      .def("compare_and_set", &compare_and_set, "key"_a.none(), "expected"_a.none(),
+           "value"_a.none(),
            "Gives the key `value` if its value is `expected`, in one step. None stands for an "
            "absent "
            "key. Returns whether it did.");

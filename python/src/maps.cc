@@ -11,7 +11,23 @@ std::optional<std::string> bound_of(nb::handle bound) {
   return std::string(Bytes(bound.ptr(), Bytes::Kind::key).view());
 }
 
+// The conversion of an int has failed: Python's own words name types of C.
+[[noreturn]] void raise_range(const char* range) {
+  PyErr_Format(PyExc_OverflowError, "the number does not fit into %s", range);
+  throw nb::python_error();
+}
+
 }  // namespace
+
+void MapState::require_order() const {
+  if (shared->map.ordered()) return;
+  const auto engine = engine_name(info().engine);
+  raise(Status::format(StatusCode::unsupported,
+                       "%s: map '%s' is of engine %.*s, which keeps no order: it has no ranges, "
+                       "no reverse order and no limit; iterate over all of it",
+                       pool->path().c_str(), info().name.c_str(), static_cast<int>(engine.size()),
+                       engine.data()));
+}
 
 Range Range::of(nb::handle start, nb::handle stop, nb::handle prefix, bool reverse,
                 nb::handle limit) {
@@ -43,11 +59,11 @@ std::uint64_t word_of_key(nb::handle key, bool is_signed) {
   if (!number.is_valid()) throw nb::python_error();
   if (is_signed) {
     const long long value = PyLong_AsLongLong(number.ptr());
-    if (value == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (value == -1 && PyErr_Occurred() != nullptr) raise_range("int64: -2**63 to 2**63 - 1");
     return static_cast<std::uint64_t>(value) ^ std::uint64_t{1} << 63;
   }
   const unsigned long long value = PyLong_AsUnsignedLongLong(number.ptr());
-  if (value == ~0ULL && PyErr_Occurred() != nullptr) throw nb::python_error();
+  if (value == ~0ULL && PyErr_Occurred() != nullptr) raise_range("uint64: 0 to 2**64 - 1");
   return value;
 }
 

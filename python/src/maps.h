@@ -31,6 +31,8 @@ struct MapState {
       raise_closed(info().name.c_str());
     return shared->map;
   }
+  // For calls on ranges. Raises UnsupportedError if the engine keeps no order.
+  void require_order() const;
 };
 
 // How the words of an integer map read in Python.

@@ -43,10 +43,11 @@ Found erase(const MapState& state, nb::handle key) {
   return mutate(state, nullptr, [&](UntypedMap& map) { return map.erase(k.key()); });
 }
 bool contains(const MapState& state, nb::handle key) {
-  const Bytes k(key.ptr(), Bytes::Kind::key);
-  UntypedMap& map = state.opened();
-  const Use use(*state.pool, Use::Kind::reads);
-  return present(released_if(state.pool->reads_may_wait(), [&] { return map.contains(k.key()); }));
+  return has_key(key, [&](const UntypedKey& k) {
+    UntypedMap& map = state.opened();
+    const Use use(*state.pool, Use::Kind::reads);
+    return released_if(state.pool->reads_may_wait(), [&] { return map.contains(k); });
+  });
 }
 nb::object get(const MapState& state, nb::handle key) {
   const Bytes k(key.ptr(), Bytes::Kind::key);
@@ -237,6 +238,7 @@ bool compare_and_set(const MapState& state, nb::handle key, nb::handle expected,
 std::uint64_t count(const MapState& state, const Range& range) {
   UntypedMap& map = state.opened();
   const Use use(*state.pool, Use::Kind::reads);
+  state.require_order();
   return take(released([&] {
     return map.scan(range.options(), [](const UntypedKey&, const UntypedValue&) { return true; });
   }));
@@ -245,6 +247,7 @@ std::uint64_t count(const MapState& state, const Range& range) {
 nb::object iterate(const MapState& state, Yield yield, const Range& range) {
   UntypedMap& map = state.opened();
   const Use use(*state.pool, Use::Kind::reads);
+  state.require_order();
   auto at = released([&] { return map.scan(range.options()); });
   check(at.status());
   return nb::cast(new EntryIterator(state, std::move(at), yield), nb::rv_policy::take_ownership);
@@ -264,7 +267,7 @@ void add_calls_on_one(StoreClass& store) {
             nb::object value = get(state, key);
             return value.is_valid() ? value : otherwise;
           },
-          "key"_a, "default"_a.none() = nb::none(),
+          "key"_a.none(), "default"_a.none() = nb::none(),
           "Returns the value of the key, or `default` if the key is absent.")
       .def(
           "put",
@@ -273,7 +276,7 @@ void add_calls_on_one(StoreClass& store) {
             check(found.status());
             return found.absent();
           },
-          "key"_a, "value"_a,
+          "key"_a.none(), "value"_a.none(),
           "Gives the key the value. Returns True if the key is new, False if its value was "
           "replaced.")
       .def(
@@ -286,7 +289,8 @@ void add_calls_on_one(StoreClass& store) {
             check(found.status());
             return found.absent();
           },
-          "key"_a, "value"_a, "Inserts the key unless it exists. Returns whether it did.")
+          "key"_a.none(), "value"_a.none(),
+          "Inserts the key unless it exists. Returns whether it did.")
       .def(
           "replace",
           [](const MapState& s, nb::handle key, nb::handle value) {
@@ -295,11 +299,13 @@ void add_calls_on_one(StoreClass& store) {
             return present(
                 mutate(s, &v, [&](UntypedMap& map) { return map.update(k.key(), v.value()); }));
           },
-          "key"_a, "value"_a, "Replaces the value of the key if it exists. Returns whether it did.")
+          "key"_a.none(), "value"_a.none(),
+          "Replaces the value of the key if it exists. Returns whether it did.")
       .def(
           "discard", [](const MapState& s, nb::handle key) { return present(erase(s, key)); },
-          "key"_a, "Deletes the key if it exists. Returns whether it did.")
-      .def("compare_and_set", &compare_and_set, "key"_a, "expected"_a.none(), "value"_a.none(),
+          "key"_a.none(), "Deletes the key if it exists. Returns whether it did.")
+      .def("compare_and_set", &compare_and_set, "key"_a.none(), "expected"_a.none(),
+           "value"_a.none(),
            "Gives the key `value` if its value is `expected`, in one step. None stands for an "
            "absent key, so that the call can insert and delete, too. Returns whether it did.")
       .def(
@@ -311,7 +317,7 @@ void add_calls_on_one(StoreClass& store) {
             return read_in_place(
                 *state.pool, [&](auto visit) { return map.read(k.key(), visit); }, function);
           },
-          "key"_a, "function"_a,
+          "key"_a.none(), "function"_a,
           "Calls function(view) with a memoryview of the value where it lies in the file. "
           "Returns (True, its result), or (False, None) if the key is absent. The view ends "
           "with the function, which may read the store and must not change it.");
@@ -320,14 +326,14 @@ void add_calls_on_one(StoreClass& store) {
 void add_calls_on_many(StoreClass& store) {
   using namespace nb::literals;
   store
-      .def("get_many", &get_many, "keys"_a,
+      .def("get_many", &get_many, "keys"_a.none(),
            "Returns the value of each key, None where it is absent. Faster than single calls; "
            "not one atomic step.")
-      .def("set_many", &set_many, "entries"_a,
+      .def("set_many", &set_many, "entries"_a.none(),
            "Sets the entries of a mapping, or of an iterable of pairs. Returns how many keys "
            "are new. Faster than single calls; each entry is atomic by itself. batch() makes "
            "all of them one step.")
-      .def("delete_many", &delete_many, "keys"_a,
+      .def("delete_many", &delete_many, "keys"_a.none(),
            "Deletes the keys, each atomically. Returns how many were there.");
 }
 
@@ -345,6 +351,7 @@ void add_ranges(StoreClass& store) {
       .def("_delete_range", range_arguments([](const MapState& state, const Range& range) {
              UntypedMap& map = state.opened();
              const Use use(*state.pool);
+             state.require_order();
              return take(released([&] { return map.erase_range(range.options()); }));
            }),
            "start"_a.none(), "stop"_a.none(), "prefix"_a.none(), "reverse"_a, "limit"_a.none())

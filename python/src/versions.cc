@@ -125,18 +125,17 @@ void add_snapshot(nb::module_& module) {
                 read_bytes(s.pool(), [&](auto visit) { return view.read(k.key(), visit); });
             return value.is_valid() ? value : otherwise;
           },
-          "key"_a, "default"_a.none() = nb::none())
+          "key"_a.none(), "default"_a.none() = nb::none())
       .def(
           "contains",
           [](SnapshotState& s, nb::handle key) {
-            const Bytes k(key.ptr(), Bytes::Kind::key);
-            const UntypedSnapshot& view = s.opened();
-            const Use use(s.pool(), Use::Kind::reads);
-            const Found found = view.contains(k.key());
-            check(found.status());
-            return found.present();
+            return has_key(key, [&](const UntypedKey& k) {
+              const UntypedSnapshot& view = s.opened();
+              const Use use(s.pool(), Use::Kind::reads);
+              return view.contains(k);
+            });
           },
-          "key"_a)
+          "key"_a.none())
       .def(
           "iterate",
           [](SnapshotState& s, Yield yield, nb::handle start, nb::handle stop, nb::handle prefix,
@@ -171,7 +170,7 @@ void add_snapshot(nb::module_& module) {
             const Use use(s.pool(), Use::Kind::reads);
             return listed(collect<Entry>([&](auto visit) { return view.history(k.key(), visit); }));
           },
-          "key"_a)
+          "key"_a.none())
       .def("close", &SnapshotState::close);
 }
 
@@ -203,7 +202,7 @@ void add_versions(nb::module_& module, StoreClass& store) {
           "Returns (first, last) of the closed versions that can be read. If last < first "
           "there is none.")
       .def("_snapshot", &snapshot, "version"_a.none(), nb::rv_policy::take_ownership)
-      .def("history", &history, "key"_a,
+      .def("history", &history, "key"_a.none(),
            "Returns (version, value) for each version in which the key was written, the oldest "
            "first. None: it was deleted.")
       .def("_diff", &diff, "before"_a, "after"_a, "start"_a.none(), "stop"_a.none(),

@@ -32,7 +32,7 @@ def test_number_of_examples():
                 found[test.name] = len(test.examples)
     for name in ("perdure", "perdure._pool.open", "perdure._pool.Pool", "perdure._store.Store",
                  "perdure._store.Store.batch", "perdure._store.Store.at",
-                 "perdure._store.Store.modify", "perdure._ints.IntMap"):
+                 "perdure._store._Mutable.modify", "perdure._ints.IntMap"):
         assert name in found
 
 

@@ -244,3 +244,36 @@ def test_numpy_scalars_are_integers(ints):
     ints[np.int32(5)] = np.uint8(7)
     assert ints[5] == 7 and np.int64(5) in ints and ints[np.uint64(5)] == 7
     assert type(next(iter(ints.keys()))) is int if ints.ordered else True
+
+
+def test_modify(ints, floats):
+    assert ints.modify(TOP, lambda old: old) is None and len(ints) == 0
+    assert ints.modify(TOP, lambda old: (old or 0) + 1) == 1
+    seen = []
+
+    def step(old):
+        seen.append(old)
+        if len(seen) == 1:
+            ints[TOP] = 7  # another change comes in between
+        return old * 2
+
+    assert ints.modify(TOP, step) == 14 and seen == [1, 7] and ints[TOP] == 14
+    assert ints.modify(TOP, lambda old: None) is None and TOP not in ints
+    assert floats.modify(-1, lambda old: math.nan) is not None
+    assert floats.modify(-1, lambda old: 0.5) == 0.5 and floats[-1] == 0.5
+    with pytest.raises(TypeError):
+        ints.modify(1, lambda old: "1")
+    with pytest.raises(ZeroDivisionError):
+        ints.modify(1, lambda old: 1 // 0)
+    assert len(ints) == 0
+
+
+def test_copies_are_dicts(ints):
+    ints.update({1: 10, 2: 20})
+    assert type(ints.copy()) is dict and ints.copy() == {1: 10, 2: 20}
+    assert ints | {np.uint64(2): 5} == {1: 10, 2: 5} and {3: 30, 2: 5} | ints == {
+        3: 30, 1: 10, 2: 20}
+    ints |= {3: 30}
+    assert isinstance(ints, perdure.IntMap) and ints == {1: 10, 2: 20, 3: 30}
+    with pytest.raises(TypeError, match="update"):
+        perdure.IntMap.fromkeys([1])

@@ -55,7 +55,7 @@ def test_union_and_copy_are_dicts(any_store):
     same |= {"b": b"3"}
     assert same is any_store
     assert any_store["b"] == b"3"
-    with pytest.raises(TypeError, match="perdure.open"):
+    with pytest.raises(TypeError, match="perdure.open.*update"):
         perdure.Store.fromkeys(["a"])
 
 

@@ -1,10 +1,12 @@
 """Wrong arguments of every call: an exception of the right class, and nothing is changed."""
 
+import ctypes
 import errno
 import mmap
 import os
 import pickle
 
+import numpy as np
 import pytest
 
 import perdure
@@ -23,8 +25,8 @@ class Raises:
     __float__ = __int__ = __str__ = __call__ = fail
 
 
-STRIDED = memoryview(b"abcdef")[::2]
-NOT_BYTES = [1, 1.5, object(), [b"a"], (b"a", b"b"), {}, STRIDED, Raises(), Ellipsis, True]
+OBJECTS = (ctypes.py_object * 1)(1)  # a buffer of addresses
+NOT_BYTES = [1, 1.5, object(), [b"a"], (b"a", b"b"), {}, OBJECTS, Raises(), Ellipsis, True]
 WRONG = {
     "key": [None, "\ud800", *NOT_BYTES],
     "bound": ["\ud800", *NOT_BYTES],
@@ -42,7 +44,7 @@ WRONG = {
 # The name of a call, and the kinds of its arguments.
 STORE_CALLS = [
     ("__getitem__", "key"), ("__setitem__", "key", "value"), ("__delitem__", "key"),
-    ("__contains__", "key"), ("get", "key"), ("put", "key", "value"), ("insert", "key", "value"),
+    ("get", "key"), ("put", "key", "value"), ("insert", "key", "value"),
     ("replace", "key", "value"), ("discard", "key"), ("pop", "key"), ("setdefault", "key", "value"),
     ("compare_and_set", "key", "maybe", "maybe"), ("read", "key", "function"),
     ("modify", "key", "function"), ("get_many", "keys"), ("set_many", "pairs"),
@@ -131,7 +133,7 @@ def test_other_ranges(full):
 
 def test_versions(full):
     with full.at() as view:
-        for name in ("__getitem__", "get", "__contains__", "history"):
+        for name in ("__getitem__", "get", "history"):
             for wrong in WRONG["key"]:
                 refused(getattr(view, name), wrong)
         for wrong in WRONG["version"]:
@@ -271,6 +273,64 @@ def test_objects_that_were_never_initialised():
         """)
 
 
+@pytest.mark.parametrize("array, kept", [
+    (np.arange(6, dtype="u1")[::2], bytes([0, 2, 4])),
+    (np.arange(4, dtype="u1")[::-1], bytes([3, 2, 1, 0])),
+    (np.asfortranarray(np.arange(6, dtype="u1").reshape(2, 3)), bytes(range(6))),
+    (memoryview(b"abcdef")[::2], b"ace"),
+    (np.zeros((2, 0, 3))[::2], b""),
+    (np.array([1], "M8[s]"), (1).to_bytes(8, "little")),
+    (np.array([(1,)], dtype=[("OK", "<u2")]), b"\1\0"),
+], ids=repr)
+def test_arrays_of_any_layout_are_bytes(store, array, kept):
+    """As bytes(memoryview) has them: those that are not contiguous are copied."""
+    store["v"] = array
+    assert store["v"] == kept
+    assert store.compare_and_set("v", array, array) and store.set_many({b"k" + kept: array}) == 1
+    with store.batch() as batch:
+        batch["b"] = array
+    assert store["b"] == store[b"k" + kept] == kept
+    store[b"key"[:1] + kept] = b""
+    if kept:
+        store[array] = b"1"
+        assert array in store and store[kept] == b"1" and kept in list(store)
+
+
+@pytest.mark.parametrize("array", [
+    np.array([1, "a"], dtype=object), np.array([None])[::2], OBJECTS,
+    np.array([(1, "a")], dtype=[("n", "u4"), ("o", "O")]),
+], ids=repr)
+def test_arrays_of_objects_are_refused(store, array):
+    for call in (lambda: store.put("a", array), lambda: store.insert(array, b""),
+                 lambda: store.set_many({"a": array}),
+                 lambda: store.compare_and_set("a", None, array),
+                 lambda: list(store.keys(prefix=array))):
+        with pytest.raises(TypeError, match="Python objects"):
+            call()
+    assert len(store) == 0
+
+
+@pytest.mark.parametrize("engine", ["phast", "clevel", "pskiplist"])
+def test_membership_is_that_of_a_dict(disk_path, engine):
+    plain = {b"a": b"1"}
+    with perdure.open(disk_path, engine=engine) as store:
+        store.update(plain)
+        mappings = [store, store.keys(), store.pool.int_map()]
+        if engine == "pskiplist":
+            store.tag()
+            mappings.append(store.at())
+        for mapping in mappings:
+            for key in (None, 1.5, object(), (b"a",), "\ud800", Ellipsis, -1, 2**64, perdure):
+                assert key not in plain and key not in mapping
+            for key in ([b"a"], {}, set(), OBJECTS):
+                with pytest.raises(TypeError):
+                    key in mapping
+            with pytest.raises(ZeroDivisionError):
+                Raises() in mapping
+        assert "a" in store and b"a" in store.keys() and (object(), b"1") not in store.items()
+        del mappings, mapping
+
+
 def test_pickle_and_copy(full, pool_of_ints):
     import copy
 
@@ -375,6 +435,31 @@ def test_resize(disk_path):
     with perdure.open(disk_path) as store:
         assert store.pool.info()["max_bytes"] == 2 << 30
         assert store["a"] == b"1"
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda store, ints: store.put("a", None), "a value is bytes .* not NoneType"),
+    (lambda store, ints: store.put(None, b""), "a key is bytes, str .* not NoneType"),
+    (lambda store, ints: store.get_many(None), "'NoneType' object is not iterable"),
+    (lambda store, ints: ints.get(None), "'NoneType' object cannot be interpreted as an integer"),
+    (lambda store, ints: ints.add(1, None), "'NoneType' object cannot be interpreted"),
+    (lambda store, ints: ints.discard("a"), "'str' object cannot be interpreted as an integer"),
+])
+def test_a_wrong_type_is_named_in_words_of_python(pool, call, words):
+    with pytest.raises(TypeError, match=words) as raised:
+        call(pool.store(), pool.int_map())
+    assert "incompatible function arguments" not in str(raised.value)
+
+
+@pytest.mark.parametrize("engine", ["level", "clevel"])
+def test_a_range_without_order_names_no_call_of_another_language(pool, engine):
+    store, ints = pool.store(engine=engine), pool.int_map(engine=engine)
+    for call in (lambda: list(store.keys(prefix="a")), lambda: next(reversed(store)),
+                 lambda: len(store.items(limit=1)), lambda: store.delete_range(start="a"),
+                 lambda: list(ints.items(stop=1)), lambda: next(reversed(ints))):
+        with pytest.raises(perdure.UnsupportedError, match="iterate over all of it") as raised:
+            call()
+        assert str(raised.value).startswith(pool.path) and engine in str(raised.value)
 
 
 def test_none_is_no_number(disk_path):
