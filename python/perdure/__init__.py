@@ -41,7 +41,7 @@ from perdure._core import (
 )
 from perdure._backup import back_up, inspect_backup, restore
 from perdure._ints import IntMap
-from perdure._pool import Pool, destroy, open, resize
+from perdure._pool import Pool, check, destroy, info, open, resize
 from perdure._store import Batch, Store, Version
 
 __all__ = [
@@ -72,7 +72,9 @@ __all__ = [
     "Version",
     "__version__",
     "back_up",
+    "check",
     "destroy",
+    "info",
     "inspect_backup",
     "open",
     "resize",

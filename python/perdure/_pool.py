@@ -151,7 +151,7 @@ class Pool:
         return self._base.stats()
 
     def info(self) -> dict[str, Any]:
-        """Returns what the file is and what its medium guarantees."""
+        """Returns what the file is and what its medium guarantees; see perdure.info()."""
         return self._base.info()
 
     @property
@@ -198,6 +198,53 @@ def open(path: str | bytes | os.PathLike[Any], *, name: str = "default", engine:
         pool.close()
         raise
     return Store(base, pool)
+
+
+def info(path: str | bytes | os.PathLike[Any]) -> dict[str, Any]:
+    """Returns what the pool `path` is and what its medium guarantees, without an open: also while
+    another process has it. Among others "trusted", whether an open will serve it, and if not
+    "trust_note", why; "in_use" and "owner_pid", which process has it, or had it last;
+    "durable_unix_ns", of a "buffered" pool that is open: a power failure now would undo nothing
+    that was acknowledged by then (nanoseconds since 1970); "maps", as Pool.maps().
+
+    >>> import perdure, tempfile
+    >>> path = tempfile.mkdtemp() + "/cache.perdure"
+    >>> with perdure.open(path, engine="clevel") as store:
+    ...     info = perdure.info(path)
+    >>> info["in_use"], info["trusted"], [m["engine"] for m in info["maps"]]
+    (True, True, ['clevel'])
+    """
+    return _core.info(path)
+
+
+def check(path: str | bytes | os.PathLike[Any], *, deep: bool = False,
+          **options: Any) -> dict[str, Any]:
+    """Opens the pool `path`, verifies it as Pool.check(), and closes it. A pool that an open
+    refuses as damaged is opened once more, only to read, so that its damage is listed. If its
+    headers are damaged, CorruptionError says what is wrong. `options`: those of Pool, such as
+    mode="read_only" for the last durable cut of a "buffered" pool that another process has open.
+
+    >>> import perdure, tempfile
+    >>> path = tempfile.mkdtemp() + "/cache.perdure"
+    >>> perdure.open(path).close()
+    >>> perdure.check(path, deep=True)["ok"]
+    True
+    """
+    options = {"mode": "existing", **options}
+    try:
+        pool = Pool(path, **options)
+    except _core.CorruptionError:
+        pool = Pool(path, **{**options, "mode": "read_only", "allow_damage": True})
+    report: dict[str, Any] = {"ok": True}
+    try:
+        report = pool.check(deep=deep)
+    finally:
+        try:
+            pool.close()
+        except _core.CorruptionError:  # of damage that was found in the background
+            if report["ok"]:
+                raise
+    return report
 
 
 def resize(path: str | bytes | os.PathLike[Any], max_size: int) -> None:

@@ -107,6 +107,43 @@ nb::dict cuts_of(const PoolStats& stats) {
   return cuts;
 }
 
+nb::list list_of(const std::vector<MapInfo>& maps) {
+  nb::list list;
+  for (const MapInfo& info : maps) {
+    nb::dict entry;
+    entry["name"] = text(info.name);
+    entry["engine"] = std::string(engine_name(info.engine));
+    entry["keys"] = info.key_kind == KeyKind::integer ? info.is_signed ? "int" : "uint" : "bytes";
+    entry["values"] = info.value_kind == ValueKind::word ? "word" : "bytes";
+    list.append(entry);
+  }
+  return list;
+}
+
+nb::dict properties_of(const PoolInfo& info) {
+  nb::dict result;
+  result["path"] = text(info.path);
+  result["uuid"] = info.uuid;
+  result["format_version"] = info.format_version;
+  result["durability"] = std::string(durability_name(info.durability));
+  result["weakest_mode"] = std::string(durability_name(info.weakest_mode));
+  result["medium"] = medium_name(info.medium);
+  result["filesystem"] = info.filesystem;
+  result["file_bytes"] = info.file_bytes;
+  result["max_bytes"] = info.max_bytes;
+  result["clean"] = info.clean;
+  result["synced"] = info.synced;
+  result["trusted"] = info.trusted;
+  result["trust_note"] = text(info.trust_note);
+  result["in_use"] = info.in_use;
+  result["owner_pid"] = info.owner_pid;
+  result["owner_host"] = text(info.owner_host);
+  result["live"] = text(info.live_image);
+  result["durable_unix_ns"] = info.durable_unix_ns;
+  result["maps"] = list_of(info.maps);
+  return result;
+}
+
 class PyPool {
  public:
   PyPool(nb::handle path, const std::string& mode, const std::string& durability,
@@ -198,16 +235,7 @@ class PyPool {
 
   nb::list maps() const {
     const Use use(*state_);
-    nb::list names;
-    for (const MapInfo& info : take(state_->pool().list())) {
-      nb::dict entry;
-      entry["name"] = info.name;
-      entry["engine"] = std::string(engine_name(info.engine));
-      entry["keys"] = info.key_kind == KeyKind::integer ? info.is_signed ? "int" : "uint" : "bytes";
-      entry["values"] = info.value_kind == ValueKind::word ? "word" : "bytes";
-      names.append(entry);
-    }
-    return names;
+    return list_of(take(state_->pool().list(), {state_->path()}));
   }
   void drop(const std::string& name) {
     const Use use(*state_);
@@ -289,19 +317,7 @@ class PyPool {
   }
   nb::dict info() const {
     const Use use(*state_);
-    const auto info = take(state_->pool().info());
-    nb::dict result;
-    result["path"] = text(info.path);
-    result["uuid"] = info.uuid;
-    result["format_version"] = info.format_version;
-    result["durability"] = std::string(durability_name(info.durability));
-    result["medium"] = medium_name(info.medium);
-    result["filesystem"] = info.filesystem;
-    result["file_bytes"] = info.file_bytes;
-    result["max_bytes"] = info.max_bytes;
-    result["clean"] = info.clean;
-    result["synced"] = info.synced;
-    return result;
+    return properties_of(take(state_->pool().info(), {state_->path()}));
   }
   void close(bool sync) { state_->close(sync); }
 
@@ -385,6 +401,13 @@ void add_pool(nb::module_& module) {
         check(released([&] { return Pool::resize(at, max_size); }), {at});
       },
       "path"_a, "max_size"_a);
+  module.def(
+      "info",
+      [](nb::handle path) {
+        const std::string at = path_of(path);
+        return properties_of(take(released([&] { return Pool::inspect(at); }), {at}));
+      },
+      "path"_a);
   module.def(
       "destroy",
       [](nb::handle path) {

@@ -215,6 +215,55 @@ def test_check(disk_path):
     assert report["violations"] and all(isinstance(line, str) for line in report["violations"])
 
 
+def test_check_of_a_path(disk_path):
+    with pytest.raises(perdure.NotFoundError):
+        perdure.check(disk_path)
+    with perdure.open(disk_path) as store:
+        store.update((b"%d" % i, b"x" * 5000) for i in range(50))
+        store.sync()
+        with pytest.raises(perdure.BusyError):
+            perdure.check(disk_path)
+        assert perdure.check(disk_path, mode="read_only")["entries"] == 50  # its last cut
+    report = perdure.check(disk_path, deep=True)
+    assert report["ok"] and report["entries"] == 50
+    with pytest.raises(TypeError):
+        perdure.check(disk_path, unknown=1)
+    with open(disk_path, "r+b") as file:
+        file.write(b"\xff" * 8192)
+    with pytest.raises((perdure.CorruptionError, perdure.FormatError)):
+        perdure.check(disk_path)
+
+
+@pytest.mark.parametrize("engine", ["phast", "as"])  # `as` is verified in the background
+def test_check_lists_damage_that_an_open_refuses(path, engine):
+    with perdure.open(path, engine=engine, max_size=32 << 20, durability="process") as store:
+        store.update((b"%d" % i, b"x" * 5000) for i in range(500))
+    whole = pathlib.Path(path).read_bytes()
+    refused = 0
+    for page in range(300, len(whole) // 4096, 30):
+        with open(path, "wb") as file:
+            file.write(whole[: page * 4096] + b"\xa5" * 4096 + whole[(page + 1) * 4096 :])
+        report = perdure.check(path, deep=True)
+        assert report["ok"] is (report["violation_count"] == 0)
+        refused += not report["ok"]
+    assert refused > 10
+
+
+def test_info_of_a_path(disk_path):
+    with pytest.raises(FileNotFoundError):
+        perdure.info(disk_path)
+    with perdure.open(disk_path, engine="level", max_size=1 << 30) as store:
+        used = perdure.info(disk_path)
+        assert used["in_use"] and used["owner_pid"] == os.getpid() and not used["clean"]
+        assert used.keys() == store.pool.info().keys()
+        assert used["maps"] == store.pool.maps() and used["maps"][0]["engine"] == "level"
+    closed = perdure.info(disk_path)
+    assert closed["clean"] and closed["synced"] and closed["trusted"] and not closed["in_use"]
+    assert closed["trust_note"] == closed["live"] == "" and closed["uuid"] == used["uuid"]
+    with pytest.raises(perdure.Error):
+        perdure.info(os.path.dirname(disk_path))
+
+
 def test_a_damaged_header(disk_path):
     perdure.Pool(disk_path).close()
     with open(disk_path, "r+b") as file:
