@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import os
 from types import TracebackType
@@ -14,7 +15,14 @@ from perdure._store import Batch, Store, _refuse_pickle
 
 GIB = 1 << 30
 
-atexit.register(_core._close_all)
+
+@atexit.register
+def _end_calls() -> None:
+    """A thread that the interpreter does not wait for must not be inside of a call when it ends.
+    Otherwise pools stay open until their objects are gone, for these may write until then."""
+    if _thread._count():
+        _core._close_all()
+
 
 
 class Pool:

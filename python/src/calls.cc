@@ -280,6 +280,7 @@ Status PoolState::close_released(bool sync) {
 }
 
 void PoolState::keep_lender(PyObject* lender) {
+  has_lent_.store(true, std::memory_order_relaxed);
   if (PyList_Append(lenders_.ptr(), lender) != 0) PyErr_Clear();
 }
 

@@ -134,6 +134,8 @@ class PoolState {
   void keep_lender(PyObject* lender);
   // Whether something still has a view of the pool's memory. The GIL is held.
   bool lends();
+  // Whether lends() was ever true. Needs no GIL.
+  bool has_lent() const noexcept { return has_lent_.load(std::memory_order_relaxed); }
   // Waits for the calls of other threads, then closes. The GIL is released meanwhile. A second call
   // does nothing.
   void close(bool sync);
@@ -155,6 +157,7 @@ class PoolState {
   std::uint32_t forks_;
   bool reads_may_wait_ = false;
   nb::list lenders_;
+  std::atomic<bool> has_lent_{false};
   std::atomic<bool> closed_{false};
   std::atomic<std::uint32_t> calls_{0};  // in the pool
   std::mutex mutex_;

@@ -1,9 +1,15 @@
 // The module perdure._core. Names that begin with _ are wrapped by the package.
 #include <nanobind/nanobind.h>
 
+#include <atomic>
+#include <cstdint>
+
 #include "maps.h"
 #include "read.h"
 
+// nanobind and this module keep their state by process. A second interpreter that imports the module
+// would replace the types of the first, so the first one owns it, and others get an ImportError.
+#define PyInit__core init_in_any_interpreter
 NB_MODULE(_core, module) {
   using namespace perdure::python;
   namespace nb = nanobind;
@@ -24,4 +30,18 @@ NB_MODULE(_core, module) {
   add_batch(module);
   add_pool(module);
   add_backups(module);
+}
+#undef PyInit__core
+
+extern "C" NB_EXPORT PyObject* PyInit__core() {
+  static std::atomic<std::int64_t> owner{-1};
+  std::int64_t none = -1;
+  const std::int64_t self = PyInterpreterState_GetID(PyInterpreterState_Get());
+  if (!owner.compare_exchange_strong(none, self) && none != self) {
+    PyErr_SetString(PyExc_ImportError,
+                    "another interpreter of this process has imported perdure, which works in one "
+                    "only: import it in that one (with mod_wsgi: WSGIApplicationGroup %{GLOBAL})");
+    return nullptr;
+  }
+  return init_in_any_interpreter();
 }

@@ -1,6 +1,7 @@
 """No leaks of references or memory; pools are closed as garbage and at exit."""
 
 import gc
+import shelve
 import subprocess
 import sys
 import weakref
@@ -230,6 +231,9 @@ EXITS = {
     "cycle": "store.me = store; ints.me = [ints, store]",
     "in a module": "import types; m = types.ModuleType('m'); sys.modules['m'] = m; m.store = store;"
                    "del store, ints",
+    "leaked": "import ctypes; ctypes.pythonapi.Py_IncRef(ctypes.py_object(store)); del store, ints",
+    "shelf": "import shelve; shelf = shelve.Shelf(store, writeback=True); shelf['list'] = []\n"
+             "shelf['list'].append(5)",
     "late": "class Late:\n    def __del__(self):\n        try:\n            store['late'] = b'1'\n"
             "        except Exception:\n            pass\nlate = Late()",
     "atexit": "import atexit\n@atexit.register\ndef last():\n    store['last'] = b'1'",
@@ -271,6 +275,61 @@ def test_exit_of_the_interpreter(path, name):
         assert store.pool.info()["clean"]
         assert store["a"] == b"1" and store.pool.int_map()[1] == 1
         assert "b" not in store
-        if name == "atexit":
-            assert store["last"] == b"1"
+        for key, writer in (("last", "atexit"), ("late", "late"), ("list", "shelf")):
+            assert (key in store) == (name == writer)
+        if name == "shelf":
+            assert shelve.Shelf(store)["list"] == [5]
+            return
         assert store.pool.check(deep=True)["ok"]
+
+
+def test_a_handler_that_was_registered_before_the_import(path):
+    code = """
+import atexit, sys
+atexit.register(lambda: store.__setitem__("last", b"1"))
+import perdure
+store = perdure.open(sys.argv[1])
+"""
+    done = subprocess.run([sys.executable, "-c", code, path], env=environment(), timeout=20,
+                          capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    with perdure.open(path) as store:
+        assert store.pool.info()["clean"] and store["last"] == b"1"
+
+
+def test_memory_that_is_lent_at_the_exit(path):
+    """The pool stays open, because its memory must: the file is as a kill leaves it."""
+    code = """
+import ctypes
+store = perdure.open(sys.argv[1])
+store["a"] = bytes(100)
+kept = []
+try:
+    store.read("a", lambda view: kept.append(memoryview(view)))
+except BufferError:
+    pass
+assert len(kept) == 1
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(store))
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+"""
+    run_script(code, path)
+    with perdure.open(path) as store:
+        assert store["a"] == bytes(100)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="the module has another name")
+def test_another_interpreter_of_the_process(path):
+    """It cannot import the package, and its end leaves the pools of the first one alone."""
+    out = run_script("""
+        import _xxsubinterpreters as interpreters
+        store = perdure.open(sys.argv[1])
+        store["a"] = b"1"
+        other = interpreters.create()
+        try:
+            interpreters.run_string(other, f"import sys; sys.path[:0] = {sys.path!r}; import perdure")
+        except interpreters.RunFailedError as error:
+            print(error)
+        interpreters.destroy(other)
+        assert not store.closed and store["a"] == b"1"
+        """, path)
+    assert "ImportError" in out and "WSGIApplicationGroup" in out
