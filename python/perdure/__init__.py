@@ -41,7 +41,8 @@ from perdure._core import (
 )
 from perdure._backup import back_up, inspect_backup, restore
 from perdure._ints import IntMap
-from perdure._pool import Pool, check, destroy, info, open, resize
+from perdure._pool import Pool, PoolOptions, check, destroy, info, open, resize
+from perdure._serializers import DecodeError, ObjectStore
 from perdure._store import Batch, Store, Version
 
 __all__ = [
@@ -51,6 +52,7 @@ __all__ = [
     "ClosedError",
     "ConflictError",
     "CorruptionError",
+    "DecodeError",
     "Error",
     "ExistsError",
     "ForkError",
@@ -61,10 +63,12 @@ __all__ = [
     "IoError",
     "LiveMissingError",
     "NotFoundError",
+    "ObjectStore",
     "OutOfMemoryError",
     "PoisonedError",
     "Pool",
     "PoolFullError",
+    "PoolOptions",
     "ReadOnlyError",
     "Store",
     "UnsupportedError",

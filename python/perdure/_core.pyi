@@ -3,12 +3,18 @@
 import enum
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from typing import Any, TypeVar, overload
+from typing import Any, Protocol, TypeVar, overload
 
 from typing_extensions import Buffer
 
+class _Array(Protocol):
+    """An array of numpy: its stubs name no buffer before Python 3.12."""
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+
 _T = TypeVar("_T")
-_Key = bytes | str | Buffer
+_Value = Buffer | _Array
+_Key = str | _Value
 
 __version__: str
 
@@ -94,7 +100,7 @@ class _StoreBase(MutableMapping[bytes, bytes]):
     def __init__(self, base: _StoreBase, /) -> None: ...
     def __len__(self) -> int: ...
     def __getitem__(self, key: _Key, /) -> bytes: ...
-    def __setitem__(self, key: _Key, value: Buffer, /) -> None: ...
+    def __setitem__(self, key: _Key, value: _Value, /) -> None: ...
     def __delitem__(self, key: _Key, /) -> None: ...
     def __contains__(self, key: object, /) -> bool: ...
     def __iter__(self) -> Iterator[bytes]: ...
@@ -103,17 +109,17 @@ class _StoreBase(MutableMapping[bytes, bytes]):
         """Returns the value of the key, or `default` if the key is absent."""
     @overload
     def get(self, key: _Key, default: _T) -> bytes | _T: ...
-    def put(self, key: _Key, value: Buffer) -> bool:
+    def put(self, key: _Key, value: _Value) -> bool:
         """Gives the key the value. Returns True if the key is new, False if its value was
         replaced."""
-    def insert(self, key: _Key, value: Buffer) -> bool:
+    def insert(self, key: _Key, value: _Value) -> bool:
         """Inserts the key unless it exists. Returns whether it did."""
-    def replace(self, key: _Key, value: Buffer) -> bool:
+    def replace(self, key: _Key, value: _Value) -> bool:
         """Replaces the value of the key if it exists. Returns whether it did."""
     def discard(self, key: _Key) -> bool:
         """Deletes the key if it exists. Returns whether it did."""
     def compare_and_set(
-        self, key: _Key, expected: Buffer | None, value: Buffer | None
+        self, key: _Key, expected: _Value | None, value: _Value | None
     ) -> bool:
         """Gives the key `value` if its value is `expected`, in one step. None stands for an
         absent key, so that the call can insert and delete, too. Returns whether it did."""
@@ -127,7 +133,7 @@ class _StoreBase(MutableMapping[bytes, bytes]):
         """Returns the value of each key, None where it is absent. Faster than single calls;
         not one atomic step."""
     def set_many(
-        self, entries: Mapping[Any, Buffer] | Iterable[tuple[_Key, Buffer]]
+        self, entries: Mapping[Any, _Value] | Iterable[tuple[_Key, _Value]]
     ) -> int:
         """Sets the entries of a mapping, or of an iterable of pairs. Returns how many keys are
         new. Faster than single calls; each entry is atomic by itself. batch() makes all of

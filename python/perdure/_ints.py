@@ -111,7 +111,7 @@ class IntMap(_Mutable[int, Any], _core._IntMapBase):
     def __len__(self) -> int:
         return self._length()
 
-    update = MutableMapping.update
+    update = MutableMapping.update  # type: ignore[assignment]
 
     def setdefault(self, key: int, default: Any = 0) -> Any:
         """Inserts the key with the value `default` unless it exists. Returns the key's value. In

@@ -6,14 +6,19 @@ import _thread
 import atexit
 import os
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict, Union, overload
 
 from perdure import _core
 from perdure._core import InvalidArgumentError
 from perdure._ints import NUMBERS, IntMap
+from perdure._serializers import ObjectStore, Serializer, with_objects
 from perdure._store import Batch, Store, _refuse_pickle
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 GIB = 1 << 30
+_Path = Union[str, bytes, "os.PathLike[Any]"]
 
 
 @atexit.register
@@ -23,6 +28,26 @@ def _end_calls() -> None:
     if _thread._count():
         _core._close_all()
 
+
+
+class PoolOptions(TypedDict, total=False):
+    """The options of Pool, for type checkers."""
+
+    mode: str
+    durability: str
+    max_size: int
+    recovery_threads: int
+    background_threads: int
+    accept_untrusted: bool
+    allow_damage: bool
+    handle_sigbus: bool
+    timeout: float
+    interval: float
+    log_bytes: int
+    keep_log_bytes: int
+    memory_directory: _Path | None
+    on_lag: str
+    on_log_failure: str
 
 
 class Pool:
@@ -64,12 +89,12 @@ class Pool:
     (b'ada', 42, ['users', 'hits'])
     """
 
-    def __init__(self, path: str | bytes | os.PathLike[Any], *, mode: str = "open_or_create",
+    def __init__(self, path: _Path, *, mode: str = "open_or_create",
                  durability: str = "auto", max_size: int = 64 * GIB, recovery_threads: int = 0,
                  background_threads: int = 1, accept_untrusted: bool = False,
                  allow_damage: bool = False, handle_sigbus: bool = False, timeout: float = 0,
                  interval: float = 0.1, log_bytes: int = 0, keep_log_bytes: int = 0,
-                 memory_directory: str | bytes | os.PathLike[Any] | None = None,
+                 memory_directory: _Path | None = None,
                  on_lag: str = "throttle", on_log_failure: str = "refuse") -> None:
         self._base = _core._Pool(path, mode, durability, max_size, recovery_threads,
                                  background_threads, accept_untrusted, allow_damage, handle_sigbus,
@@ -83,13 +108,28 @@ class Pool:
     def _mode(self, mode: str | None) -> str:
         return self._map_mode if mode is None else mode
 
+    @overload
     def store(self, name: str = "default", *, engine: str | None = None, mode: str | None = None,
-              capacity: int = 0) -> Store:
+              capacity: int = 0, serializer: None = None,
+              keys: type[bytes] = bytes) -> Store: ...
+    @overload
+    def store(self, name: str = "default", *, engine: str | None = None, mode: str | None = None,
+              capacity: int = 0, serializer: Serializer,
+              keys: type[bytes] = bytes) -> ObjectStore[bytes]: ...
+    @overload
+    def store(self, name: str = "default", *, engine: str | None = None, mode: str | None = None,
+              capacity: int = 0, serializer: Serializer | None = None,
+              keys: type[str]) -> ObjectStore[str]: ...
+    def store(self, name: str = "default", *, engine: str | None = None, mode: str | None = None,
+              capacity: int = 0, serializer: Serializer | None = None, keys: type = bytes) -> Any:
         """Opens or creates a map of byte strings. `engine`: "phast" (the default), "level",
         "clevel", "as", "ascs" or "pskiplist" (with versions); an existing map keeps its own.
-        `capacity`: how many entries are expected, a hint."""
-        base = self._base.bytes_map(name, engine, self._mode(mode), capacity, False)
-        return Store(base, self)
+        `capacity`: how many entries are expected, a hint. With `serializer` ("json", "pickle" or
+        functions (dumps, loads)) its values are objects, with keys=str its keys are read as str:
+        then it is an ObjectStore."""
+        return with_objects(
+            lambda: Store(self._base.bytes_map(name, engine, self._mode(mode), capacity, False),
+                          self), serializer, keys)
 
     def int_map(self, name: str = "ints", *, keys: str = "uint64", values: str = "uint64",
                 engine: str | None = None, mode: str | None = None, capacity: int = 0) -> IntMap:
@@ -139,7 +179,7 @@ class Pool:
         before the log is too long."""
         self._base.fold_log()
 
-    def backup(self, folder: str | bytes | os.PathLike[Any]) -> dict[str, Any]:
+    def backup(self, folder: _Path) -> dict[str, Any]:
         """Makes a backup of a "buffered" pool in a folder, while the pool is used; or adds what is
         new to the one that is there. See restore()."""
         return self._base.backup(folder)
@@ -186,10 +226,24 @@ class Pool:
         return f"<{'closed ' if self.closed else ''}perdure.Pool {self.path!r}>"
 
 
-def open(path: str | bytes | os.PathLike[Any], *, name: str = "default", engine: str | None = None,
-         capacity: int = 0, **options: Any) -> Store:
+@overload
+def open(path: _Path, *, name: str = "default", engine: str | None = None, capacity: int = 0,
+         serializer: None = None, keys: type[bytes] = bytes,
+         **options: Unpack[PoolOptions]) -> Store: ...
+@overload
+def open(path: _Path, *, name: str = "default", engine: str | None = None, capacity: int = 0,
+         serializer: Serializer, keys: type[bytes] = bytes,
+         **options: Unpack[PoolOptions]) -> ObjectStore[bytes]: ...
+@overload
+def open(path: _Path, *, name: str = "default", engine: str | None = None, capacity: int = 0,
+         serializer: Serializer | None = None, keys: type[str],
+         **options: Unpack[PoolOptions]) -> ObjectStore[str]: ...
+def open(path: _Path, *, name: str = "default", engine: str | None = None, capacity: int = 0,
+         serializer: Serializer | None = None, keys: type = bytes,
+         **options: Unpack[PoolOptions]) -> Any:
     """Opens or creates the pool `path`, and in it the store `name`. `options`: those of Pool;
-    `engine` and `capacity`: as Pool.store(). The close of the store closes the pool.
+    `engine`, `capacity`, `serializer` and `keys`: as Pool.store(). The close of the store closes
+    the pool.
 
     >>> import perdure, tempfile
     >>> store = perdure.open(tempfile.mkdtemp() + "/cache.perdure", engine="clevel")
@@ -199,16 +253,19 @@ def open(path: str | bytes | os.PathLike[Any], *, name: str = "default", engine:
     if os.fsencode(path) == b":memory:":
         raise InvalidArgumentError("':memory:' is a file's name here: perdure has no pools without "
                                    "a file; name one, in /dev/shm if a restart may take it")
-    pool = Pool(path, **options)
-    try:
-        base = pool._base.bytes_map(name, engine, pool._map_mode, capacity, True)
-    except BaseException:
-        pool.close()
-        raise
-    return Store(base, pool)
+
+    def open_store() -> Store:
+        pool = Pool(path, **options)
+        try:
+            return Store(pool._base.bytes_map(name, engine, pool._map_mode, capacity, True), pool)
+        except BaseException:
+            pool.close()
+            raise
+
+    return with_objects(open_store, serializer, keys)
 
 
-def info(path: str | bytes | os.PathLike[Any]) -> dict[str, Any]:
+def info(path: _Path) -> dict[str, Any]:
     """Returns what the pool `path` is and what its medium guarantees, without an open: also while
     another process has it. Among others "trusted", whether an open will serve it, and if not
     "trust_note", why; "in_use" and "owner_pid", which process has it, or had it last;
@@ -225,8 +282,7 @@ def info(path: str | bytes | os.PathLike[Any]) -> dict[str, Any]:
     return _core.info(path)
 
 
-def check(path: str | bytes | os.PathLike[Any], *, deep: bool = False,
-          **options: Any) -> dict[str, Any]:
+def check(path: _Path, *, deep: bool = False, **options: Unpack[PoolOptions]) -> dict[str, Any]:
     """Opens the pool `path`, verifies it as Pool.check(), and closes it. A pool that an open
     refuses as damaged is opened once more, only to read, so that its damage is listed. If its
     headers are damaged, CorruptionError says what is wrong. `options`: those of Pool, such as
@@ -238,11 +294,12 @@ def check(path: str | bytes | os.PathLike[Any], *, deep: bool = False,
     >>> perdure.check(path, deep=True)["ok"]
     True
     """
-    options = {"mode": "existing", **options}
+    options.setdefault("mode", "existing")
     try:
         pool = Pool(path, **options)
     except _core.CorruptionError:
-        pool = Pool(path, **{**options, "mode": "read_only", "allow_damage": True})
+        options.update({"mode": "read_only", "allow_damage": True})
+        pool = Pool(path, **options)
     report: dict[str, Any] = {"ok": True}
     try:
         report = pool.check(deep=deep)
@@ -255,7 +312,7 @@ def check(path: str | bytes | os.PathLike[Any], *, deep: bool = False,
     return report
 
 
-def resize(path: str | bytes | os.PathLike[Any], max_size: int) -> None:
+def resize(path: _Path, max_size: int) -> None:
     """Raises the bytes that the pool `path` may grow to. No process may have it open. It only
     rises; its entries stay where they are.
 
@@ -267,7 +324,7 @@ def resize(path: str | bytes | os.PathLike[Any], max_size: int) -> None:
     _core.resize(path, max_size)
 
 
-def destroy(path: str | bytes | os.PathLike[Any]) -> None:
+def destroy(path: _Path) -> None:
     """Removes the pool `path`, which no process may have open, with all that belongs to it: also
     the log and the live image of a "buffered" pool whose process was killed, and what is left of
     a pool whose file is gone. Damaged pools are removed, too; a file that is no pool stays.

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from types import TracebackType
-from typing import Any, Generic, NoReturn, SupportsIndex, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, SupportsIndex, TypeVar, overload
 
 from perdure import _core
 from perdure._views import WHOLE, Items, Keys, Range, Values
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 _T = TypeVar("_T")
-_Self = TypeVar("_Self")
 _MISSING: Any = object()
 _ALL = 2**62  # keys
 _YIELD = {"keys": _core._Yield.keys, "values": _core._Yield.values, "items": _core._Yield.items}
@@ -71,6 +73,13 @@ class _Mutable(Generic[_K, _V]):
             if self.compare_and_set(key, before, after):
                 return after
 
+    def update(self: Any, other: Any = (), /, **entries: Any) -> None:
+        """Sets the entries of a mapping or of an iterable of pairs, and those that are named. Each
+        is atomic by itself; batch() makes all of them one step."""
+        self.set_many(other)
+        if entries:
+            self.set_many(entries)
+
     def copy(self: Any) -> dict[_K, _V]:
         """Returns the entries as a dict, in memory. O(n)."""
         return dict(self.items())
@@ -79,16 +88,20 @@ class _Mutable(Generic[_K, _V]):
         """A dict of the entries of both; those of `other` win."""
         if not isinstance(other, Mapping):
             return NotImplemented
-        return self.copy() | {self._yielded(key): value for key, value in other.items()}
+        entries: dict[_K, _V] = self.copy()
+        entries.update((self._yielded(key), value) for key, value in other.items())
+        return entries
 
     def __ror__(self: Any, other: Any) -> dict[_K, _V]:
         if not isinstance(other, Mapping):
             return NotImplemented
-        return {self._yielded(key): value for key, value in other.items()} | self.copy()
+        entries: dict[_K, _V] = {self._yielded(key): value for key, value in other.items()}
+        entries.update(self.items())
+        return entries
 
-    def __ior__(self: _Self, other: Any) -> _Self:
+    def __ior__(self, other: Any) -> Self:
         """As update()."""
-        self.update(other)  # type: ignore[attr-defined]
+        self.update(other)
         return self
 
     @classmethod
@@ -99,6 +112,7 @@ class _Mutable(Generic[_K, _V]):
 
     def _first(self: Any) -> tuple[_K, _V | None]:
         """The entry that popitem() takes; None for a value that another thread has deleted."""
+        item: tuple[_K, _V | None] | None
         if self.ordered:
             item = next(self._iterate_range("items", Range(limit=1)), None)
         else:
@@ -118,7 +132,8 @@ class _Mutable(Generic[_K, _V]):
 
     def _yielded(self: Any, key: Any) -> _K:
         """The key as an iteration yields it."""
-        return self._comparable(key)
+        yielded: _K = self._comparable(key)
+        return yielded
 
     def _unordered(self: Any, what: str) -> Iterator[Any]:
         for key in self._all_keys(_ALL):
@@ -190,13 +205,6 @@ class Store(_Ranges[bytes, bytes], _Mutable[bytes, bytes], _core._StoreBase):
     __copy__ = _refuse_pickle
 
     # --- as a mapping; the rest comes from MutableMapping ---
-
-    def update(self, other: Any = (), /, **entries: Any) -> None:
-        """Sets the entries of a mapping or of an iterable of pairs, and those that are named. Each
-        is atomic by itself; batch() makes all of them one step."""
-        self.set_many(other)
-        if entries:
-            self.set_many(entries)
 
     __eq__ = Mapping.__eq__  # compares the content, as all mappings do
     __hash__ = None  # type: ignore[assignment]
@@ -379,7 +387,7 @@ class Batch:
     thread.
     """
 
-    def __init__(self, pool: Any, store: Store | None = None) -> None:
+    def __init__(self, pool: Any, store: Any = None) -> None:
         self._map = store
         self._base = pool._base.batch()
 
@@ -391,7 +399,8 @@ class Batch:
             if self._map is None:
                 names = ("store", *names)
             raise TypeError(f"expected {', '.join(names)}")
-        return arguments
+        in_batch = getattr(arguments[0], "_in_batch", None)  # an ObjectStore encodes its values
+        return arguments if in_batch is None else in_batch(*arguments[1:])
 
     def put(self, *arguments: Any) -> None:
         """put(key, value), or put(store, key, value): gives the key the value."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, KeysView, ValuesView
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
+_E = TypeVar("_E")
 
 
 class Range(NamedTuple):
@@ -22,7 +23,7 @@ class Range(NamedTuple):
 WHOLE = Range()
 
 
-class _RangeView:
+class _RangeView(Generic[_E]):
     """The part of a view that knows its range."""
 
     _mapping: Any
@@ -39,15 +40,15 @@ class _RangeView:
         count: int = self._mapping._count_range(self._range)
         return count
 
-    def __iter__(self) -> Iterator[Any]:
-        entries: Iterator[Any] = self._mapping._iterate_range(self._what, self._range)
+    def __iter__(self) -> Iterator[_E]:
+        entries: Iterator[_E] = self._mapping._iterate_range(self._what, self._range)
         return entries
 
-    def __reversed__(self) -> Iterator[Any]:
+    def __reversed__(self) -> Iterator[_E]:
         if self._range.limit is not None:
             raise ValueError("a view with a limit cannot be reversed: pass reverse=True")
         turned = self._range._replace(reverse=not self._range.reverse)
-        entries: Iterator[Any] = self._mapping._iterate_range(self._what, turned)
+        entries: Iterator[_E] = self._mapping._iterate_range(self._what, turned)
         return entries
 
     def _covers(self, key: Any) -> bool:
@@ -64,7 +65,7 @@ class _RangeView:
         return f"<{type(self).__name__} of {self._mapping!r}>"
 
 
-class Keys(_RangeView, KeysView[_K]):
+class Keys(_RangeView[_K], KeysView[_K]):
     """The keys of a range, in order."""
 
     _what = "keys"
@@ -82,7 +83,7 @@ class Keys(_RangeView, KeysView[_K]):
         return set(it)
 
 
-class Values(_RangeView, ValuesView[_V]):
+class Values(_RangeView[_V], ValuesView[_V]):
     """The values of a range, in the order of their keys."""
 
     _what = "values"
@@ -91,7 +92,7 @@ class Values(_RangeView, ValuesView[_V]):
         return any(value == other for other in self)
 
 
-class Items(_RangeView, ItemsView[_K, _V]):
+class Items(_RangeView[tuple[_K, _V]], ItemsView[_K, _V]):
     """The pairs of key and value of a range, in the order of their keys."""
 
     _what = "items"

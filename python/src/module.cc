@@ -7,8 +7,9 @@
 #include "maps.h"
 #include "read.h"
 
-// nanobind and this module keep their state by process. A second interpreter that imports the module
-// would replace the types of the first, so the first one owns it, and others get an ImportError.
+// nanobind and this module keep their state by process. A second interpreter that imports the
+// module would replace the types of the first, so the first one owns it, and others get an
+// ImportError.
 #define PyInit__core init_in_any_interpreter
 NB_MODULE(_core, module) {
   using namespace perdure::python;

@@ -3,18 +3,26 @@
 import doctest
 import importlib
 import inspect
+import pathlib
 import pkgutil
+import re
+import subprocess
+import sys
 import tempfile
 
 import pytest
 
 import perdure
+from conftest import environment
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 MODULES = ["perdure"] + [
     f"perdure.{module.name}" for module in pkgutil.iter_modules(perdure.__path__)
     if module.name != "_core"
 ]
-CLASSES = [perdure.Store, perdure.IntMap, perdure.Pool, perdure.Version, perdure.Batch]
+CLASSES = [perdure.Store, perdure.IntMap, perdure.Pool, perdure.Version, perdure.Batch,
+           perdure.ObjectStore]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -32,7 +40,8 @@ def test_number_of_examples():
                 found[test.name] = len(test.examples)
     for name in ("perdure", "perdure._pool.open", "perdure._pool.Pool", "perdure._store.Store",
                  "perdure._store.Store.batch", "perdure._store.Store.at",
-                 "perdure._store._Mutable.modify", "perdure._ints.IntMap"):
+                 "perdure._store._Mutable.modify", "perdure._ints.IntMap",
+                 "perdure._serializers.ObjectStore", "perdure._pool.info", "perdure._pool.check"):
         assert name in found
 
 
@@ -61,7 +70,7 @@ def test_every_method_has_a_docstring(cls):
 def test_errors_have_docstrings_and_codes():
     errors = [value for value in vars(perdure).values()
               if isinstance(value, type) and issubclass(value, BaseException)]
-    assert len(errors) == 20
+    assert len(errors) == 21
     assert [error.__name__ for error in errors if not described(error)] == []
     for error in errors:
         assert issubclass(error, perdure.Error)
@@ -72,6 +81,23 @@ def test_public_names():
     assert sorted(perdure.__all__) == sorted(set(perdure.__all__))
     assert [name for name in perdure.__all__ if not hasattr(perdure, name)] == []
     assert perdure.Store.__module__.startswith("perdure")
+
+
+def test_the_reference_has_the_public_names():
+    page = (ROOT / "scripts/docs/pages/python.md").read_text()
+    named = re.findall(r"^::: perdure\.(\w+)$", page, re.M)
+    assert sorted(named) == sorted(set(perdure.__all__) - {"__version__"})
+
+
+def test_the_guide_runs_as_one_session(tmp_path):
+    """Each block of docs/python.md sees the names of those before it, and what they have stored."""
+    page = (ROOT / "docs/python.md").read_text()
+    program = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.S | re.M))
+    assert program.count("perdure.open(") >= 4 and "serializer=" in program
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], cwd=tmp_path,
+                          env=environment(), capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("b'user:1' b'ada'\n")
 
 
 def test_quickstart(path):

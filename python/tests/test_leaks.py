@@ -326,7 +326,8 @@ def test_another_interpreter_of_the_process(path):
         store["a"] = b"1"
         other = interpreters.create()
         try:
-            interpreters.run_string(other, f"import sys; sys.path[:0] = {sys.path!r}; import perdure")
+            interpreters.run_string(
+                other, f"import sys; sys.path[:0] = {sys.path!r}; import perdure")
         except interpreters.RunFailedError as error:
             print(error)
         interpreters.destroy(other)

@@ -1,6 +1,7 @@
 """Type checkers see the package: _core.pyi and py.typed are there, and a wrong call is reported."""
 
 import ast
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from conftest import environment
 FOLDER = Path(perdure.__file__).parent
 
 GOOD = """
+import numpy
 import perdure
 from typing import Iterator, Mapping, MutableMapping
 
@@ -26,6 +28,22 @@ keys: Iterator[bytes] = iter(store)
 size: int = len(store)
 mapping: MutableMapping[bytes, bytes] = store
 popped: bytes = store.pop("a")
+perhaps: bytes | None = store.pop("a", None)
+pair: tuple[bytes, bytes] = store.popitem()
+changed_to: bytes | None = store.modify("a", lambda old: (old or b"") + b"x")
+entries: dict[bytes, bytes] = store | {"b": b"2"}
+store |= {"b": b"2"}
+store["array"] = numpy.zeros(3)
+store[numpy.zeros(3)] = b"1"
+store.set_many({"a": numpy.arange(4)[::2]})
+users: perdure.ObjectStore[bytes] = perdure.open("u", serializer="json", timeout=5)
+words: perdure.ObjectStore[str] = perdure.open("w", serializer=(repr, eval), keys=str)
+texts: list[str] = list(words)
+for word, meaning in words.items(limit=3):
+    word.upper(), meaning.anything
+options: perdure.PoolOptions = {"mode": "existing", "timeout": 1.5}
+perdure.open("a", **options)
+checked: bool = perdure.check("a", deep=True, mode="read_only")["ok"]
 many: list[bytes | None] = store.get_many(["a"])
 for key, item in store.items(prefix="a", limit=3):
     both: bytes = key + item
@@ -39,7 +57,10 @@ with perdure.Pool("p", mode="existing", max_size=1 << 30) as pool:
     ints: perdure.IntMap = pool.int_map(keys="int64")
     number: int = ints.add(1)
     changed: int = pool.compact()
-    users: perdure.Store = pool.store("users")
+    plain: perdure.Store = pool.store("users")
+    named: perdure.ObjectStore[str] = pool.store("users", keys=str)
+    for count, weight in ints.items():
+        total: int = count + 1
 try:
     pass
 except perdure.BusyError as error:
@@ -54,6 +75,12 @@ WRONG = [
     'perdure.open("a").tag(1)', 'perdure.open("a").trim("x")', 'perdure.NoSuchError',
     'perdure.Pool("a").int_map(capacity="x")', 'perdure.open("a").modify("k", 5)',
     'perdure.open("a").versions().x', 'x: str = perdure.open("a")["k"]',
+    'perdure.open("a", max_sise=1)', 'perdure.open("a", timeout="5")',
+    'perdure.check("a", mod="x")',
+    'perdure.open("a").pop("k").encode()', 'perdure.open("a").popitem()[1].encode()',
+    'perdure.open("a")["k"] = 5', 'perdure.open("a", keys=int)', 'perdure.open("a", serializer=5)',
+    'next(iter(perdure.open("a"))).encode()', 'next(iter(perdure.open("a", keys=str))).decode()',
+    'next(iter(perdure.open("a").items()))[1].encode()', 'perdure.PoolOptions(mode=5)',
 ]
 
 
@@ -111,7 +138,7 @@ def test_the_stub_has_the_docstrings_of_the_module():
 
     count = 0
     for cls in ast.parse((FOLDER / "_core.pyi").read_text()).body:
-        if not isinstance(cls, ast.ClassDef):
+        if not isinstance(cls, ast.ClassDef) or cls.name == "_Array":  # for type checkers
             continue
         thing = getattr(_core, cls.name)
         stubs = {None: ast.get_docstring(cls)}
@@ -126,6 +153,12 @@ def test_the_stub_has_the_docstrings_of_the_module():
                 assert words(real).endswith(words(stub)), (cls.name, name)
                 count += 1
     assert count > 50
+
+
+def test_the_options_are_those_of_a_pool():
+    parameters = inspect.signature(perdure.Pool).parameters
+    assert list(perdure.PoolOptions.__annotations__) == [
+        name for name, parameter in parameters.items() if parameter.kind == parameter.KEYWORD_ONLY]
 
 
 def test_a_right_program(mypy):
