@@ -1,7 +1,9 @@
 # Options of the configuration, and the settings of every target (perdure_build).
 
 option(PERDURE_TESTS "Build tests, testing/ and examples" ${PROJECT_IS_TOP_LEVEL})
-option(PERDURE_TOOLS "Build the command line and the benchmark harness" ${PROJECT_IS_TOP_LEVEL})
+set(PERDURE_TOOLS ${PROJECT_IS_TOP_LEVEL} CACHE STRING "Build the command line and the benchmark \
+harness: ON, OFF, or AUTO: if the libraries that they need are found")
+set_property(CACHE PERDURE_TOOLS PROPERTY STRINGS AUTO ON OFF)
 option(PERDURE_WERROR "Turn warnings into errors" ${PROJECT_IS_TOP_LEVEL})
 option(PERDURE_LIBPMEM2 "Use libpmem2, if it is found, to recognize eADR" ON)
 option(PERDURE_COMPARE "Build perdure-compare (needs RocksDB, LMDB, libcuckoo, oneTBB)" OFF)
@@ -39,6 +41,24 @@ if(PROJECT_IS_TOP_LEVEL)
         env CCACHE_NAMESPACE=perdure CCACHE_DEPEND=1
         CCACHE_SLOPPINESS=pch_defines,time_macros "${PERDURE_CCACHE}")
   endif()
+endif()
+
+if(PERDURE_TOOLS STREQUAL "AUTO")
+  find_package(CLI11 QUIET)
+  find_package(fmt QUIET)
+  find_package(nlohmann_json QUIET)
+  if(CLI11_FOUND AND fmt_FOUND AND nlohmann_json_FOUND)
+    set(PERDURE_TOOLS ON)
+  else()
+    set(PERDURE_TOOLS OFF)
+    message(STATUS "No command line: CLI11, fmt or nlohmann_json is missing")
+  endif()
+endif()
+
+# A wheel has no libraries of the machine that it is built on.
+set(PERDURE_FMT fmt::fmt)
+if(SKBUILD)
+  set(PERDURE_FMT fmt::fmt-header-only)
 endif()
 
 set(CMAKE_CXX_EXTENSIONS OFF)

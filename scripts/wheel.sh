@@ -10,6 +10,10 @@ mkdir -p dist
 auditwheel repair --wheel-dir dist build/wheel/raw/*.whl
 wheel=$(ls -t dist/perdure-*.whl | head -1)
 auditwheel show "$wheel"
+if [[ $wheel != *manylinux_2_34_x86_64* ]]; then
+  echo "wheel: docs/python.md says manylinux_2_34; mend it, or what the wheel links" >&2
+  exit 1
+fi
 rm -rf build/wheel/venv
 python -m venv build/wheel/venv
 build/wheel/venv/bin/pip install --quiet "$wheel"
@@ -22,3 +26,12 @@ with tempfile.TemporaryDirectory() as folder:
         assert dict(store) == {b"key": b"value"}
 print("installed and used: perdure", perdure.__version__)
 P
+# The command line that pip has installed.
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+venv/bin/perdure create "$folder/cli.perdure"
+venv/bin/perdure put "$folder/cli.perdure" key value
+venv/bin/perdure check "$folder/cli.perdure" --deep
+venv/bin/python -c 'import perdure, sys
+with perdure.open(sys.argv[1]) as store:
+    assert dict(store) == {b"key": b"value"}' "$folder/cli.perdure"
