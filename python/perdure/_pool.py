@@ -6,9 +6,10 @@ import _thread
 import atexit
 import os
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypedDict, Union, overload
+from typing import TYPE_CHECKING, Any, TypedDict, overload
 
 from perdure import _core
+from perdure._backup import _Path
 from perdure._core import InvalidArgumentError
 from perdure._ints import NUMBERS, IntMap
 from perdure._serializers import ObjectStore, Serializer, with_objects
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 GIB = 1 << 30
-_Path = Union[str, bytes, "os.PathLike[Any]"]
 
 
 @atexit.register

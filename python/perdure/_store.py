@@ -399,8 +399,13 @@ class Batch:
             if self._map is None:
                 names = ("store", *names)
             raise TypeError(f"expected {', '.join(names)}")
-        in_batch = getattr(arguments[0], "_in_batch", None)  # an ObjectStore encodes its values
-        return arguments if in_batch is None else in_batch(*arguments[1:])
+        in_batch = getattr(arguments[0], "_in_batch", None)
+        if in_batch is not None:  # an ObjectStore encodes its values
+            arguments = in_batch(*arguments[1:])
+        if not isinstance(arguments[0], (_core._StoreBase, _core._IntMapBase)):
+            raise TypeError("the first argument is a store or an IntMap of the pool, not "
+                            f"{type(arguments[0]).__name__}")
+        return arguments
 
     def put(self, *arguments: Any) -> None:
         """put(key, value), or put(store, key, value): gives the key the value."""

@@ -443,6 +443,7 @@ def test_resize(disk_path):
     (lambda store, ints: store.get_many(None), "'NoneType' object is not iterable"),
     (lambda store, ints: ints.get(None), "'NoneType' object cannot be interpreted as an integer"),
     (lambda store, ints: ints.add(1, None), "'NoneType' object cannot be interpreted"),
+    (lambda store, ints: store.pool.batch().put("a", 1, 2), "a store or an IntMap .* not str"),
     (lambda store, ints: ints.discard("a"), "'str' object cannot be interpreted as an integer"),
 ])
 def test_a_wrong_type_is_named_in_words_of_python(pool, call, words):

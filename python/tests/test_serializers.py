@@ -1,6 +1,7 @@
 """ObjectStore: values by a serializer, keys as str; what cannot be encoded or decoded."""
 
 import collections.abc
+import copy
 import json
 import os
 import pickle
@@ -231,7 +232,7 @@ def test_of_a_pool_and_its_end(pool):
     with pytest.raises(perdure.ClosedError):
         two["a"]
     assert "ObjectStore" in repr(one) and "'m'" in repr(one)
-    for copied in (lambda: pickle.dumps(one), lambda: __import__("copy").copy(one)):
+    for copied in (lambda: pickle.dumps(one), lambda: copy.copy(one)):
         with pytest.raises(TypeError):
             copied()
     with pytest.raises(TypeError):
