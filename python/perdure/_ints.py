@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
 from perdure import _core
-from perdure._store import _YIELD, _Mutable, _refuse_pickle
-from perdure._views import WHOLE, Items, Keys, Range, Values
+from perdure._store import _YIELD, _Mutable
+from perdure._views import WHOLE, Items, Keys, Range, Values, _refuse_pickle
 
 NUMBERS = {
     "uint64": _core._Number.uint64,

@@ -13,7 +13,8 @@ from perdure._backup import _Path
 from perdure._core import InvalidArgumentError
 from perdure._ints import NUMBERS, IntMap
 from perdure._serializers import ObjectStore, Serializer, with_objects
-from perdure._store import Batch, Store, _refuse_pickle
+from perdure._store import Batch, Store
+from perdure._views import _refuse_pickle
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, TypeVar, Union
 
 from perdure import _core
-from perdure._store import _MISSING, Batch, Store, _Mutable, _Ranges, _refuse_pickle
-from perdure._views import Range
+from perdure._store import _MISSING, Batch, Store, _Mutable, _Ranges
+from perdure._views import Range, _refuse_pickle
 
 _K = TypeVar("_K")
 _Pair = tuple[Callable[[Any], Any], Callable[[bytes], Any]]

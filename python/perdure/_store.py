@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, SupportsIndex, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from perdure import _core
-from perdure._views import WHOLE, Items, Keys, Range, Values
+from perdure._views import WHOLE, Items, Keys, Range, Values, _refuse_pickle
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -18,13 +18,6 @@ _T = TypeVar("_T")
 _MISSING: Any = object()
 _ALL = 2**62  # keys
 _YIELD = {"keys": _core._Yield.keys, "values": _core._Yield.values, "items": _core._Yield.items}
-
-
-def _refuse_pickle(self: Any, protocol: SupportsIndex = 0) -> Any:
-    raise TypeError(
-        f"a {type(self).__name__} cannot be pickled or copied: pass its path, and open it again "
-        "once this process has closed it"
-    )
 
 
 class _Mutable(Generic[_K, _V]):

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterator, KeysView, ValuesView
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, SupportsIndex, TypeVar
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 _E = TypeVar("_E")
+
+
+def _refuse_pickle(self: Any, protocol: SupportsIndex = 0) -> Any:
+    raise TypeError(
+        f"a {type(self).__name__} cannot be pickled or copied: pass its path, and open it again "
+        "once this process has closed it"
+    )
 
 
 class Range(NamedTuple):
@@ -33,6 +40,8 @@ class _RangeView(Generic[_E]):
     def __init__(self, mapping: Any, range: Range = WHOLE) -> None:
         self._mapping = mapping
         self._range = range
+
+    __reduce_ex__ = _refuse_pickle
 
     def __len__(self) -> int:
         if self._range == WHOLE:
