@@ -1,5 +1,5 @@
 // Pools of durability `buffered`, and backups.
-#include "perdure/c_buffered.h"
+#include "perdure/c.h"
 
 #include <string_view>
 
@@ -82,7 +82,7 @@ perdure_status clear_if_there(const char* function, perdure_backup_info* info) n
 }  // namespace
 }  // namespace perdure::c
 
-using namespace perdure::c;  // NOLINT(google-build-using-namespace): this file defines c_buffered.h
+using namespace perdure::c;  // NOLINT(google-build-using-namespace): it defines a part of c.h
 
 // ---- pools --------------------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
-// Pools of durability `buffered`, and backups, from the contract in perdure/c_buffered.h.
-#include <perdure/c_buffered.h>
+// Pools of durability `buffered`, and backups, from the contract in perdure/c.h.
+#include <perdure/c.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
