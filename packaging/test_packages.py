@@ -139,6 +139,9 @@ def try_cpp():
     write("quick/main.cc", f'#include "{examples}/quickstart.cc"\n')
     printed = cmake("quick", "CXX", "app", block("docs/guide.md", "cmake", "find_package"))
     must(re.search(r"killed after (\d+) puts; \1 are there", printed), printed)
+    line = command("docs/guide.md", "g++ -std=c++23").replace("examples/", f"{examples}/")
+    printed = run(f"{line}\n./quickstart")
+    must("are there" in printed, printed)
     for header in sorted((TREE / "include/perdure").glob("*.h")):  # each, not only those in use
         if not header.name.startswith("mpi"):
             run(f"echo '#include <perdure/{header.name}>' |\n"

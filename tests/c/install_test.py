@@ -1,5 +1,5 @@
-"""Installs the build into an empty prefix. pkg-config then gives what a compiler of C99 needs: the
-first program of docs/c.md and the examples are built outside the tree, and run."""
+"""Installs the build into an empty prefix. pkg-config then gives what a compiler of C99 or of C++23
+needs: the first program of docs/c.md and the examples are built outside the tree, and run."""
 
 import os
 import pathlib
@@ -35,9 +35,9 @@ class Install(unittest.TestCase):
         self.assertEqual(done.returncode, 0, f"{' '.join(map(str, command))}\n{done.stdout}")
         return done.stdout
 
-    def pkg_config(self, *arguments):
+    def pkg_config(self, *arguments, package="perdure"):
         printed = self.run_command(
-            "pkg-config", *arguments, "perdure",
+            "pkg-config", *arguments, package,
             environment={"PKG_CONFIG_PATH": str(self.libraries / "pkgconfig")})
         return shlex.split(printed)
 
@@ -68,13 +68,29 @@ class Install(unittest.TestCase):
 
     def test_a_program_links_the_static_library(self):
         variable = self.pkg_config("--variable=static_libs")
-        for link in (variable, self.pkg_config("--static", "--libs")):
-            first = self.build("cc", self.first_program(), "static", *link)
-            self.assertEqual(
-                self.run_command(first, environment={"LD_LIBRARY_PATH": str(self.libraries)}),
-                "ada: 36\n")
         first = self.build("cc", self.first_program(), "static", *variable)
+        self.assertEqual(self.run_command(first), "ada: 36\n")
         self.assertNotIn("libperdure", self.run_command("readelf", "-d", first))
+
+    def test_a_static_program_is_linked_or_not_offered(self):
+        static = self.pkg_config("--static", "--libs")
+        if "-lpmem2" in self.pkg_config("--variable=static_libs"):
+            self.assertEqual(static, self.pkg_config("--libs"))
+        else:
+            first = self.build("cc", self.first_program(), "whole", "-static", *static)
+            self.assertEqual(self.run_command(first), "ada: 36\n")
+            self.assertNotIn("NEEDED", self.run_command("readelf", "-d", first))
+
+    def test_a_program_of_cpp_links_by_pkg_config(self):
+        compilers = [name for name in ("g++", "clang++-19") if shutil.which(name)]
+        self.assertTrue(compilers)
+        for compiler in compilers:
+            program = str(self.folder / f"quick-{compiler}")
+            self.run_command(compiler, "-std=c++23", "-Wall", "-Wextra", "-Werror",
+                             str(ROOT / "examples" / "quickstart.cc"), "-o", program,
+                             *self.pkg_config("--cflags", "--libs", package="perdure-cpp"))
+            self.assertIn("are there", self.run_command(program))
+            self.assertNotIn("libperdure", self.run_command("readelf", "-d", program))
 
     def test_a_program_opens_the_library_while_it_runs(self):
         plugin = self.build("cc", ROOT / "examples" / "plugin.c", "plugin", "-ldl")
