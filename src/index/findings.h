@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <string_view>
 
+#include "perdure/function_ref.h"
+#include "perdure/index.h"
 #include "perdure/stats.h"
 #include "util/containers.h"
 
@@ -21,6 +23,9 @@ struct EngineStats : MapFigures {
 struct Findings : CheckFigures {
   Array<Text<255>> violations;  // the first ones; fewer if DRAM was short
   const char* map = "";         // the map that is being checked; add() puts its name in front
+  // For a deep check of a damaged map that a reader has opened: gets the entries that are as they
+  // were written. What an entry points to is valid during the call.
+  const FunctionRef<void(const detail::Entry&)>* whole_entries = nullptr;
 
   void add(std::string_view violation) noexcept {
     ++violation_count;

@@ -2,15 +2,15 @@
 #pragma once
 
 #include "index/engine_report.h"
-#include "index/level/plans.h"
+#include "index/level/close.h"
 #include "index/root.h"
 
 namespace perdure::level {
 
 template <class T>
-class Check : public Plans<T> {
+class Check : public Close<T> {
  protected:
-  using Base = Plans<T>;
+  using Base = Close<T>;
   using P = typename T::Platform;
   using Codec = typename T::Codec;
   using Form = typename Codec::Form;
@@ -142,6 +142,11 @@ class Check : public Plans<T> {
       if (first.tier != &tier || first.bucket != bucket || first.slot != slot) {
         violates("level.I2", "holds a key that is elsewhere too");
       }
+      if (report.whole_entries == nullptr || !this->as_closed(tier, bucket, slot)) continue;
+      detail::Entry entry;
+      if (!this->value_of(item, entry.value)) continue;
+      entry.key = this->key_of(item);
+      (*report.whole_entries)(entry);
     }
   }
 

@@ -6,14 +6,14 @@
 #include <utility>
 
 #include "index/closed_sum.h"
-#include "index/level/check.h"
+#include "index/level/plans.h"
 
 namespace perdure::level {
 
 template <class T>
-class Close : public Check<T> {
+class Close : public Plans<T> {
  protected:
-  using Base = Check<T>;
+  using Base = Plans<T>;
   using P = typename T::Platform;
   using Form = typename T::Codec::Form;
   using Base::context_, Base::current, Base::kSlots, Base::records_, Base::root_;
@@ -100,6 +100,14 @@ class Close : public Check<T> {
         static_cast<std::uint32_t>(crcs >> Tier<T>::check_bit(slot)) == line_crc(line),
         "level.line.crc"_site);
   }
+
+  // Whether the slot's line is as the close has left it. True if the pool was not closed: then
+  // there is no checksum. No mutation has run since the open.
+  bool as_closed(const Tier<T>& tier, std::uint64_t bucket, std::uint32_t slot) const {
+    return !closed_ || (line_intact(tier, bucket, slot, false) &&
+                        (!this->word_records_ || line_intact(tier, bucket, slot, true)));
+  }
+  bool closed_ = false;  // the pool was closed before this open
 
   // Returns what the checksums of a bucket's lines add to the sum of all (E27).
   std::uint64_t sum_of(const Tier<T>& tier, std::uint64_t bucket) const {

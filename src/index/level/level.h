@@ -10,7 +10,7 @@
 // LAYOUT  layout.h and line.h (media), tier.h (DRAM). A bucket is two lines of {tokens, 3 slots,
 //   crc}. In maps of arrays, a line has 2 slots of 31 bytes and their tokens.
 // PARTS  state.h -> lookup.h -> levels.h -> shrink.h -> expansion.h -> movement.h -> drain.h ->
-//   replace.h -> write.h -> many.h (write_many) -> check.h -> close.h -> recovery.h: each derives
+//   replace.h -> write.h -> many.h (write_many) -> close.h -> check.h -> recovery.h: each derives
 //   from the one before it.
 // INVARIANTS  (C: after any crash; D: in DRAM)
 //   level.I1 C  A slot counts iff its token is set. Its key lies in one of the two buckets that its

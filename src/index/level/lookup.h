@@ -114,6 +114,15 @@ class Lookup : public State<T> {
     }
   }
 
+  // The key may point into the item. value_of() has read its record, if it has one.
+  detail::Key key_of(const Item<T>& item) const {
+    if constexpr (Codec::kBytes) {
+      return {.bytes = RecordView::read(context_.platform, records_.at(item.value[0])).key()};
+    } else if (key_bytes_ != 0) {
+      return {.bytes = {reinterpret_cast<const char*>(item.key), key_bytes_}};
+    }
+    return {.word = item.key[0]};
+  }
   // The value may point into the item. Returns false if the item names no record whose lengths fit
   // its block.
   [[gnu::always_inline]] bool value_of(const Item<T>& item, detail::Value& value) const {
@@ -369,16 +378,6 @@ class Lookup : public State<T> {
       if (damaged != 0) return fail(records_.damaged(damaged));
       return count;
     }
-  }
-
-  // The key may point into the item. value_of() has read its record, if it has one.
-  detail::Key key_of(const Item<T>& item) const {
-    if constexpr (Codec::kBytes) {
-      return {.bytes = RecordView::read(context_.platform, records_.at(item.value[0])).key()};
-    } else if (key_bytes_ != 0) {
-      return {.bytes = {reinterpret_cast<const char*>(item.key), key_bytes_}};
-    }
-    return {.word = item.key[0]};
   }
 };
 

@@ -6,15 +6,15 @@
 #include <utility>
 
 #include "index/engine_report.h"
-#include "index/level/close.h"
+#include "index/level/check.h"
 #include "index/root.h"
 
 namespace perdure::level {
 
 template <class T>
-class Recovery : public Close<T> {
+class Recovery : public Check<T> {
  protected:
-  using Base = Close<T>;
+  using Base = Check<T>;
   using P = typename T::Platform;
   using Codec = typename T::Codec;
   using Form = typename Codec::Form;
@@ -29,6 +29,7 @@ class Recovery : public Close<T> {
   Expected<Recovered> recover(bool clean) override {
     if (Status s = read_root(); !s.ok()) return fail(std::move(s));
     if (Status s = read_descriptor(clean); !s.ok()) return fail(std::move(s));
+    this->closed_ = clean;
     if (!clean) {
       if constexpr (Form::kArrays) {
         if (Status s = this->finish_updates(); !s.ok()) return fail(std::move(s));

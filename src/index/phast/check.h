@@ -16,7 +16,8 @@ class Check : public Recovery<T> {
  protected:
   using Base::check_record, Base::context_, Base::enter, Base::for_each_leaf, Base::inner_,
       Base::kOrderNumber, Base::leaf_of, Base::leaf_offset, Base::probe_of, Base::record_at,
-      Base::record_values_, Base::records, Base::root_, Base::root_offset_, Base::table_;
+      Base::record_values_, Base::records, Base::root_, Base::root_offset_, Base::table_,
+      Base::value_of, Base::word_records_;
   using typename Base::Codec, typename Base::Desc, typename Base::Entry, typename Base::Leaf,
       typename Base::P;
 
@@ -33,6 +34,9 @@ class Check : public Recovery<T> {
       ++report.entries;
       if (options.deep && record_values_ && !check_record(root_->zero_value, true).ok()) {
         add_violation(report, kKind, root_offset_, "key 0 names a damaged record");
+      } else if (report.whole_entries != nullptr && this->zero_as_closed()) {
+        detail::Entry entry;
+        if (value_of(root_->zero_value, entry.value)) (*report.whole_entries)(entry);
       }
     }
     for (std::uint32_t p = 0; p < partitioning.count(); ++p) {
@@ -41,6 +45,7 @@ class Check : public Recovery<T> {
         check_place(n, left, p, report);
         check_leaf(n, report);
         if (options.deep) check_entries(n, report);
+        if (report.whole_entries != nullptr) deliver_entries(table_[n], *report.whole_entries);
         tell_progress(options, report, n, 64);
         left = &table_[n];
       });
@@ -229,6 +234,23 @@ class Check : public Recovery<T> {
         bad("ordered.N1", "hides from lookups");
     }
     if (readable) check_order(number, report);
+  }
+
+  // Passes on the entries that a checksum covers. A record of byte strings has one of its own. All
+  // else is covered by the leaf's, if the pool was closed.
+  [[gnu::noinline]] void deliver_entries(const Desc& desc,
+                                         const FunctionRef<void(const detail::Entry&)>& visit) {
+    const bool own = kBytes && !word_records_;
+    if (!own && !this->as_closed(desc)) return;
+    const Leaf& leaf = leaf_of(desc);
+    for (std::uint64_t v = desc.visible(); v != 0; v &= v - 1) {
+      const Entry& entry = leaf.entries[__builtin_ctzll(v)];
+      const std::uint64_t word = context_.platform.load(entry.value);
+      if (records() && !check_record(word, true).ok()) continue;
+      const Probe probe = probe_of(entry);
+      detail::Entry out{.key = {.word = probe.word, .bytes = probe.bytes}, .value = {}};
+      if (value_of(word, out.value)) visit(out);
+    }
   }
 
   // Whether the keys of a leaf are distinct, and the cached scan order, if it is valid, is theirs.

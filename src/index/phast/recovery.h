@@ -31,6 +31,7 @@ class Recovery : public Scan<T> {
 
   [[gnu::noinline]] Expected<Recovered> recover(bool clean) override {
     if (Status s = read_root(); !s.ok()) return fail(std::move(s));
+    closed_ = clean;
     Status zero;
     if (clean && !matches<P>(root_->close_crc == zero_crc(), "phast.zero.crc"_site)) {
       zero = Status::format(StatusCode::corruption, "the entry of key 0 is damaged");
@@ -79,6 +80,14 @@ class Recovery : public Scan<T> {
   bool root_intact(const layout::Root& image, std::size_t partitions) const {
     const std::uint32_t crc = crc32c(fixed_crc_of(image), master(), partitions * 8);
     return matches<P>(image.fixed_crc == crc, "phast.root.crc"_site);
+  }
+  // Whether key 0, or a leaf, is as the close has left it. True if the pool was not closed: then
+  // there is no checksum. No mutation has run since the open.
+  bool zero_as_closed() const { return !closed_ || root_->close_crc == zero_crc(); }
+  [[gnu::noinline]] bool as_closed(const Desc& desc) const {
+    const Leaf& leaf = leaf_of(desc);
+    return !closed_ || (leaf.crc == leaf_crc(leaf) &&
+                        (!word_records_ || leaf.values_crc == values_crc(leaf, desc.visible())));
   }
 
  private:
@@ -193,33 +202,44 @@ class Recovery : public Scan<T> {
     if (!s.ok()) s = pass_over(std::move(s));
     bool wrote = false;
     std::uint64_t shown = 0;
-    std::size_t loaded = 0;
-    for (; loaded < leaves.size() && s.ok(); ++loaded) {
-      if constexpr (kBytes) prefetch_bound(leaves, loaded + kAhead);
-      Desc& desc = table_[leaves[loaded]];
+    std::size_t loaded = 0;  // leaves: the first ones of `leaves` from then on
+    for (std::size_t i = 0; i < leaves.size() && s.ok(); ++i) {
+      if constexpr (kBytes) prefetch_bound(leaves, i + kAhead);
+      const std::uint32_t number = leaves[i];
+      Desc& desc = table_[number];
       Desc* left = loaded == 0 ? nullptr : &table_[leaves[loaded - 1]];
-      s = set_bounds(desc, leaf_of(desc), left, partition);
-      const bool last = loaded + 1 == leaves.size();
-      const Leaf* right = last ? nullptr : &leaf_of(table_[leaves[loaded + 1]]);
-      if (s.ok()) s = load_slots(desc, right, clean, wrote);
-      if (!s.ok()) break;
+      // Damage that may be passed over: the chain goes on without the leaf. Its integers cannot be
+      // told from damaged ones, and its bound could hide the leaves behind it.
+      bool out = !kBytes && context_.damage != nullptr && !as_closed(desc);
+      if (!out) {
+        const Leaf* right = i + 1 == leaves.size() ? nullptr : &leaf_of(table_[leaves[i + 1]]);
+        s = set_bounds(desc, leaf_of(desc), left, partition);
+        if (s.ok()) s = load_slots(desc, right, clean, wrote);
+        out = !s.ok();
+        if (out) s = pass_over(std::move(s));
+      }
+      if (out) {
+        forget_bounds(desc);
+        continue;
+      }
       shown += static_cast<std::uint64_t>(__builtin_popcountll(desc.visible()));
-      if (left != nullptr) left->next.store(leaves[loaded], std::memory_order_relaxed);
+      if (left != nullptr) left->next.store(number, std::memory_order_relaxed);
+      leaves[loaded++] = number;
     }
-    if (!s.ok()) s = pass_over(std::move(s));
     shown_.fetch_add(shown, std::memory_order_relaxed);
     if (s.ok() && wrote && !context_.platform.fence("phast.recover.zero"_site)) {
       s = StatusCode::poisoned;
     }
     if (s.ok() && loaded > 0) s = inner_.build(partition, leaves.begin(), loaded);
-    if constexpr (kBytes) {
-      for (std::size_t i = s.ok() ? loaded : 0; i < leaves.size(); ++i) {
-        auto& separators = table_[leaves[i]].separators;  // the destructor finds the others
-        inner_.release(separators.bound.exchange(nullptr, std::memory_order_relaxed));
-        inner_.release(separators.low.exchange(nullptr, std::memory_order_relaxed));
-      }
-    }
+    for (std::size_t i = 0; i < loaded && !s.ok(); ++i) forget_bounds(table_[leaves[i]]);
     return s;
+  }
+  // For a leaf that is in no chain. The destructor finds the others.
+  void forget_bounds(Desc& desc) {
+    if constexpr (kBytes) {
+      inner_.release(desc.separators.bound.exchange(nullptr, std::memory_order_relaxed));
+      inner_.release(desc.separators.low.exchange(nullptr, std::memory_order_relaxed));
+    }
   }
 
   // The new leaf's immutable low is the bound that the old leaf was about to get.
@@ -337,7 +357,7 @@ class Recovery : public Scan<T> {
       outside = desc.below(probe) || desc.above(probe);
     }
     if (outside) {
-      if (clean) return fail(damaged_leaf(leaf_offset(desc), "an entry outside its range"));
+      if (clean) return skip(damaged_leaf(leaf_offset(desc), "an entry outside its range"));
       if (!P::runs("phast.recover.zero"_site)) return false;
       platform.store(entry.value, 0);
       platform.flush(&entry, sizeof(entry), "phast.recover.zero"_site);
@@ -412,7 +432,8 @@ class Recovery : public Scan<T> {
     for (std::size_t i = 0; i < count; ++i) words[i] = context_.platform.load(named[i]->value);
     return crc32c(0, words, count * sizeof(std::uint64_t));
   }
-  bool apart_ = false;  // leaves lie apart from records: this build has made the map
+  bool closed_ = false;  // the pool was closed before this open
+  bool apart_ = false;   // leaves lie apart from records: this build has made the map
   typename P::template Atomic<std::uint64_t> shown_{0};  // entries, during recover()
 
   void close_leaf(const Desc& desc) {

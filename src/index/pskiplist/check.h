@@ -119,6 +119,18 @@ class Check : public Recovery<T> {
     if (directory_.find_listed(probe) != number) bad("is not found", "pskiplist.I2");
     if (hint != 0 && hint != number) bad("is found elsewhere by a hint", "pskiplist.H1");
     hinted += hint == number ? 1 : 0;
+    if (report.whole_entries != nullptr && last.present())
+      deliver_entry(number, word, last, report);
+  }
+  // Passes on the key's latest value. A record has a checksum of its own, but does not say which
+  // key it belongs to: the slot does.
+  [[gnu::noinline]] void deliver_entry(std::uint32_t number, std::uint64_t word, const End& last,
+                                       Findings& report) {
+    const Node& node = nodes_[number];
+    const std::uint64_t value = load(entry_at(last.entry).value);
+    if (!this->as_closed(node) || (record_values_ && !check_record(value, true).ok())) return;
+    detail::Entry entry{.key = key_of(word, number), .value = {}};
+    if (this->value_of(value, entry.value)) (*report.whole_entries)(entry);
   }
 
  public:

@@ -34,6 +34,12 @@ class Recovery : public Rollback<T> {
     return directory_.key_of(a.node) < directory_.key_of(b.node);
   }
 
+  // Whether the block of the key's slot is as the close has left it. True if the pool was not
+  // closed: then there is no checksum.
+  bool as_closed(const Node& node) const {
+    return !std::binary_search(damaged_blocks_.begin(), damaged_blocks_.end(), node.block);
+  }
+
  private:
   // The result of one thread.
   struct Loader {
@@ -157,6 +163,8 @@ class Recovery : public Rollback<T> {
     if (clean && !matches<P>(load(block.crc) == block_crc(offset), "pskiplist.block.crc"_site)) {
       Status s = pass_over(damaged_object("the block of the key chain", offset, "checksum"));
       if (!s.ok()) return s;
+      LatchGuard guard(damaged_latch_);
+      if (!damaged_blocks_.push_back(number)) return StatusCode::out_of_memory;
     }
     bool wrote = false;
     for (std::uint32_t i = 0; i < Chain::kSlots; ++i) {
@@ -307,6 +315,9 @@ class Recovery : public Rollback<T> {
     return directory_.build(keys.begin(), keys.size(), threads);
   }
 
+  typename P::Latch damaged_latch_;
+  Array<std::uint32_t> damaged_blocks_;  // numbers, of those that were passed over
+
   // --- checksums ---
 
   [[gnu::noinline]] std::uint64_t close_crc() const {
@@ -360,6 +371,7 @@ class Recovery : public Rollback<T> {
     }
     if (s = read_versions(); s.ok()) s = load_chain(clean);
     if (!s.ok()) return fail(std::move(s));
+    std::sort(damaged_blocks_.begin(), damaged_blocks_.end());
     return Recovered::done;
   }
   Status close() override {
