@@ -160,15 +160,17 @@ class Check : public Recovery<T> {
     if (!moving) ++report.entries;
     if (!options.deep) return;
     if (!whole(word, state)) return bad("is damaged (checksum)");
-    if (word >> kOffsetBits != probe.tag()) bad("has a wrong tag");
+    const bool tagged = word >> kOffsetBits == probe.tag();
+    if (!tagged) bad("has a wrong tag");
     const std::uint64_t mask = list.levels[level]->mask();
-    if (bucket != probe.first(mask) && bucket != probe.second(mask)) {
-      violates("clevel.I2", "is in a wrong bucket");
-    }
+    const bool placed = bucket == probe.first(mask) || bucket == probe.second(mask);
+    if (!placed) violates("clevel.I2", "is in a wrong bucket");
     Found found;
     if (!search(probe, 0, found).ok() || found.item != item) {
       violates("clevel.I3", "is not what its key finds");
     }
+    // A damaged slot may name an item that another slot names, too.
+    const bool named_elsewhere = (!tagged || !placed) && found.item != nullptr;
     std::uint32_t here = 0;
     for (std::uint32_t i = level; i < list.count; ++i) {
       for_each_match(probe, *list.levels[i], [&](const std::uint64_t& slot) {
@@ -177,19 +179,24 @@ class Check : public Recovery<T> {
       });
     }
     if (here != (moving ? 2U : 1U)) violates("clevel.I3", "is named by too many slots");
-    if (!bytes_values_) return;
-    detail::Value value;
-    const std::uint64_t blob = context_.platform.load(item->value);
-    if (blob == 0) return;
-    if (!context_.heap.is_block(blob) ||
-        !value_at({.item = item, .state = state, .value = blob}, value).ok()) {
+    detail::Entry entry{.key = {.word = probe.word, .bytes = probe.bytes}, .value = {}};
+    detail::Value& value = entry.value;
+    const std::uint64_t named = context_.platform.load(item->value);
+    const std::uint64_t blob = bytes_values_ ? named : 0;
+    if ((blob != 0 && !context_.heap.is_block(blob)) ||
+        !value_at({.item = item, .state = state, .value = named}, value).ok()) {
       return bad("names no value");
     }
-    ++report.objects;
-    report.bytes += context_.heap.block_bytes(blob);
-    if (!Blob::intact(context_.platform, context_.heap, blob, value.bytes,
-                      "clevel.blob.crc"_site)) {
-      bad("has a damaged value (checksum)");
+    if (blob != 0) {
+      ++report.objects;
+      report.bytes += context_.heap.block_bytes(blob);
+      if (!Blob::intact(context_.platform, context_.heap, blob, value.bytes,
+                        "clevel.blob.crc"_site)) {
+        return bad("has a damaged value (checksum)");
+      }
+    }
+    if (report.whole_entries != nullptr && !moving && !named_elsewhere) {
+      (*report.whole_entries)(entry);
     }
   }
 

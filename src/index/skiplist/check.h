@@ -49,13 +49,20 @@ class Check : public Recovery<T> {
     }
     const std::uint64_t before = report.entries;
     const Node* at = head();
+    const Node* sound = at;  // the last node whose key can be relied on
     std::uint64_t sum = 0;
     for (std::uint64_t link = load_link(at, 0); link != 0; link = load_link(at, 0)) {
       const Node* node = place_after(at, link, 0);
       if (node == nullptr) {
         add_violation(report, "skiplist.I1", Kind::kBlock, link & kOffsetMask,
                       "is no node, or out of order");
-        return;
+        if (report.whole_entries == nullptr) return;
+        node = past(sound, link);
+        if (node == nullptr) return;
+      }
+      if (report.whole_entries != nullptr &&
+          this->sound(node, context_.platform.load(node->state))) {
+        sound = node;
       }
       check_node(node, options, report);
       sum += shape_.closed_term(offset_of(node), context_.platform.load(node->state));
@@ -118,6 +125,42 @@ class Check : public Recovery<T> {
     return true;
   }
 
+  // `link`, of level 0, leads to no node that could lie behind `at`. A link has a check of its own,
+  // so it can be right where a key is damaged: returns the sound node at the link, or the one
+  // behind it, or the one that beyond() finds; or null.
+  [[gnu::noinline]] const Node* past(const Node* at, std::uint64_t link) const {
+    for (int i = 0; i < 2; ++i) {
+      const Node* node = link != 0 ? this->place(link, 0) : nullptr;
+      if (node == nullptr) break;
+      if (this->sound(node, context_.platform.load(node->state)) && this->ascends(at, node)) {
+        return node;
+      }
+      link = load_link(node, 0);
+    }
+    return beyond(at);
+  }
+
+  // Level 0 leads no further than `at`: returns the first node behind it that a higher level leads
+  // to, or null. Those of ascs are links to nodes of now if the pool was closed (skiplist.I3).
+  [[gnu::noinline]] const Node* beyond(const Node* at) const {
+    if (!Base::kUpperDurable && !this->trusted_) return nullptr;
+    const Node* first = nullptr;
+    const Node* before = head();
+    for (std::uint32_t level = kMaxHeight; level-- > 1;) {
+      for (std::uint64_t link = load_link(before, level); link != 0;) {
+        const Node* node = place_after(before, link, level);
+        if (node == nullptr || !this->sound(node, context_.platform.load(node->state))) break;
+        if (this->ascends(at, node)) {
+          first = node;  // nearer than those of the levels above
+          break;
+        }
+        before = node;
+        link = load_link(node, level);
+      }
+    }
+    return first;
+  }
+
   [[gnu::noinline]] void check_node(const Node* node, const CheckOptions& options,
                                     Findings& report) {
     const P& platform = context_.platform;
@@ -128,6 +171,7 @@ class Check : public Recovery<T> {
     };
     const std::uint64_t state = platform.load(node->state);
     const std::uint64_t word = platform.load(node->value);
+    const std::uint64_t before = report.violation_count;
     const std::size_t room = context_.heap.is_block(offset) ? context_.heap.block_bytes(offset) : 0;
     ++report.objects;
     ++report.entries;
@@ -159,6 +203,10 @@ class Check : public Recovery<T> {
     if (Codec::kBytes && !this->key_of(node, key.bytes)) return bad("has no key");
     const Probe probe = Codec::probe(key);
     if (probe.word != platform.load(node->key)) bad("has a wrong head");
+    if (report.whole_entries != nullptr && report.violation_count == before) {
+      key.word = probe.word;
+      (*report.whole_entries)({.key = key, .value = value});
+    }
     Node* found = nullptr;
     if (!this->template search<Reach::node>(probe, nullptr, found).ok() || found != node) {
       bad("is not what its key finds");

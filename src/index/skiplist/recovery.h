@@ -22,7 +22,9 @@ class Recovery : public Plans<T> {
     if (Status s = this->stripes_.reserve(); !s.ok()) return fail(std::move(s));
     trusted_ = clean;
     if constexpr (!kUpperDurable) {
-      if (Status s = rebuild(); !s.ok()) return fail(std::move(s));
+      Status s = rebuild();
+      if (!s.ok()) s = this->pass_over(std::move(s));
+      if (!s.ok()) return fail(std::move(s));
     } else {
       std::uint32_t levels = kMaxHeight;
       while (levels > 1 && load_link(head(), levels - 1) == 0) --levels;
