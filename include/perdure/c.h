@@ -393,6 +393,18 @@ PERDURE_API perdure_status perdure_pool_check(perdure_pool* pool,
                                               const perdure_check_options* options,
                                               perdure_check_report* report);
 
+// For a damaged pool that was opened with PERDURE_OPEN_READ_ONLY and PERDURE_POOL_ALLOW_DAMAGE.
+// Calls visit for each entry of the map `name` that is as it was written, in any order; it returns
+// false to get no more. `visited` and `report` may be NULL; `options` say where violations go.
+// Integers and words of a pool that was not closed have no checksum, and are visited as they are.
+// Fails with PERDURE_CORRUPTION if something is lost or may be: the outputs are then filled, and
+// the text is the first violation. `visit` must not call the library. O(bytes of the map).
+// Errors: NOT_FOUND; INVALID_ARGUMENT (the pool was opened otherwise).
+PERDURE_API perdure_status perdure_pool_salvage(perdure_pool* pool, const char* name,
+                                                const perdure_check_options* options,
+                                                perdure_entry_fn* visit, void* context,
+                                                uint64_t* visited, perdure_check_report* report);
+
 // Writes the whole file back: what was acknowledged before survives a crash of the machine, in
 // every mode. Mutations may run meanwhile. For a backup see docs/operating.md. O(assigned bytes).
 // In durability `buffered` it waits for one write of what has changed since the last cut instead.

@@ -132,7 +132,8 @@ struct PoolOptions {
   // `buffered` pool has three, others have one.
   bool handle_sigbus = false;
   // Has an effect only with OpenMode::read_only. Opens a pool that is damaged: check() reports the
-  // damage and stats() what can be read. Damaged maps return `corruption`.
+  // damage, stats() what can be read, and salvage() reads the entries that are whole. Damaged maps
+  // return `corruption`.
   bool allow_damage = false;
   // If the pool is untrusted, verifies everything and serves it if there is no violation; otherwise
   // the open fails with `corruption`. No check can tell what is missing. A `buffered` pool whose

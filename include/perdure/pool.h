@@ -164,6 +164,17 @@ class Pool {
   // O(slots), with options.deep O(bytes).
   // Errors: out_of_memory.
   Expected<CheckReport> check(const CheckOptions& options = {}) const;
+  // For a damaged pool, opened with OpenMode::read_only and PoolOptions::allow_damage. Calls
+  // visit(key, value) for each entry of the map `name` that is as it was written, in any order:
+  // the engine reaches it, and its checksums match. A pool that was not closed properly has none
+  // for integers and words that lie in a leaf, a table or a slot; those are visited as they are.
+  // The report says what is damaged. If it is ok(), nothing is lost. Damage of a node can take
+  // entries with it that the node alone leads to; damage of the map's root block takes all.
+  // Writes nothing. `visit` must not throw, and must not call into the pool. O(bytes of the map).
+  // Errors: not_found; invalid_argument (the pool was opened otherwise); corruption (the root
+  // directory is damaged, and does not have the map); out_of_memory.
+  Expected<CheckReport> salvage(
+      std::string_view name, FunctionRef<void(const UntypedKey&, const UntypedValue&)> visit) const;
 
   // Writes the whole file back. When it returns, everything that was acknowledged before the call
   // survives a crash of the machine, in every durability mode. Mutations may run meanwhile. Must

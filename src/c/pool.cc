@@ -368,19 +368,49 @@ void tell_progress(void* context, std::uint64_t done, std::uint64_t total) {
     return true;
   });
 }
+
+// Fills the report, if there is one, and passes the violations on.
+perdure_status conclude(const char* function, const perdure::CheckReport& found, Progress& progress,
+                        perdure_check_report* report) {
+  if (report != nullptr) {
+    report->objects = found.objects;
+    report->entries = found.entries;
+    report->bytes = found.bytes;
+    report->leaked_blocks = found.leaked_blocks;
+    report->violations = found.violation_count;
+  }
+  for (const std::string& violation : found.violations) {
+    if (progress.options.violation == nullptr || progress.caller.threw()) break;
+    (void)progress.caller.call([&] {
+      progress.options.violation(progress.options.context, violation.c_str());
+      return true;
+    });
+  }
+  if (progress.caller.threw()) return progress.caller.error(function);
+  if (found.ok()) return PERDURE_OK;
+  const std::string_view first = found.first();
+  return failed(PERDURE_CORRUPTION, "%.*s", static_cast<int>(first.size()), first.data());
+}
+
+// The arguments that a check and a salvage have in common.
+perdure_status with_check(const char* function, perdure_pool* pool,
+                          const perdure_check_options* options, perdure_check_report* report,
+                          perdure_check_options& in) {
+  if (report != nullptr) {
+    if (auto s = clear(function, "report", report); s != PERDURE_OK) return s;
+  }
+  if (auto s = usable(function, pool); s != PERDURE_OK) return s;
+  in = PERDURE_CHECK_OPTIONS_INIT;
+  if (auto s = take(function, "options", options, in); s != PERDURE_OK) return s;
+  const bool known = (in.flags & ~PERDURE_CHECK_DEEP) == 0 && in.reserved == 0;
+  return known ? PERDURE_OK : unknown_flags(function, in.flags);
+}
 }  // namespace
 
 perdure_status perdure_pool_check(perdure_pool* pool, const perdure_check_options* options,
                                   perdure_check_report* report) {
-  if (report != nullptr) {
-    if (auto s = clear(__func__, "report", report); s != PERDURE_OK) return s;
-  }
-  if (auto s = usable(__func__, pool); s != PERDURE_OK) return s;
-  perdure_check_options in = PERDURE_CHECK_OPTIONS_INIT;
-  if (auto s = take(__func__, "options", options, in); s != PERDURE_OK) return s;
-  if ((in.flags & ~PERDURE_CHECK_DEEP) != 0 || in.reserved != 0) {
-    return unknown_flags(__func__, in.flags);
-  }
+  perdure_check_options in;
+  if (auto s = with_check(__func__, pool, options, report, in); s != PERDURE_OK) return s;
   Progress progress{in, {}};
   perdure::CheckOptions with{.deep = (in.flags & PERDURE_CHECK_DEEP) != 0};
   if (in.progress != nullptr) {
@@ -389,24 +419,44 @@ perdure_status perdure_pool_check(perdure_pool* pool, const perdure_check_option
   }
   auto checked = pool->state->pool->check(with);
   if (!checked) return failed(checked.error());
-  if (report != nullptr) {
-    report->objects = checked->objects;
-    report->entries = checked->entries;
-    report->bytes = checked->bytes;
-    report->leaked_blocks = checked->leaked_blocks;
-    report->violations = checked->violation_count;
+  return conclude(__func__, *checked, progress, report);
+}
+
+perdure_status perdure_pool_salvage(perdure_pool* pool, const char* name,
+                                    const perdure_check_options* options, perdure_entry_fn* visit,
+                                    void* context, std::uint64_t* visited,
+                                    perdure_check_report* report) {
+  if (visited != nullptr) *visited = 0;
+  perdure_check_options in;
+  if (auto s = with_check(__func__, pool, options, report, in); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "name", name); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "visit", visit); s != PERDURE_OK) return s;
+  PoolState& state = *pool->state;
+  auto maps = state.pool->list();
+  if (!maps) return failed(maps.error());
+  perdure::MapTypes types;
+  for (const perdure::MapInfo& map : *maps) {
+    if (map.name == name) types = types_of(map);
   }
-  for (const std::string& violation : checked->violations) {
-    if (in.violation == nullptr || progress.caller.threw()) break;
-    (void)progress.caller.call([&] {
-      in.violation(in.context, violation.c_str());
-      return true;
-    });
+  perdure::CheckReport found;
+  const auto salvage = [&](auto each) -> perdure::Expected<std::uint64_t> {
+    std::uint64_t count = 0;
+    bool more = true;
+    auto done = state.pool->salvage(
+        name, [&](const perdure::UntypedKey& key, const perdure::UntypedValue& value) {
+          if (!more) return;
+          ++count;
+          more = each(key, value);
+        });
+    if (!done) return perdure::fail(std::move(done.error()));
+    found = std::move(*done);
+    return count;
+  };
+  if (auto s = walk(__func__, types, state, salvage, visit, context, visited); s != PERDURE_OK) {
+    return s;
   }
-  if (progress.caller.threw()) return progress.caller.error(__func__);
-  if (checked->ok()) return PERDURE_OK;
-  const std::string_view first = checked->first();
-  return failed(PERDURE_CORRUPTION, "%.*s", static_cast<int>(first.size()), first.data());
+  Progress progress{in, {}};
+  return conclude(__func__, found, progress, report);
 }
 
 perdure_status perdure_pool_sync(perdure_pool* pool) {

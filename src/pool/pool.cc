@@ -120,6 +120,11 @@ Expected<PoolStats> Pool::stats() const { return impl_->stats(); }
 Expected<CheckReport> Pool::check(const CheckOptions& options) const {
   return impl_->check(options);
 }
+Expected<CheckReport> Pool::salvage(
+    std::string_view name, FunctionRef<void(const UntypedKey&, const UntypedValue&)> visit) const {
+  const auto pass_on = [&](const detail::Entry& entry) { visit(entry.key, entry.value); };
+  return impl_->salvage(name, pass_on);
+}
 Status Pool::sync() { return impl_->sync(); }
 Expected<std::uint64_t> Pool::compact() { return impl_->compact(); }
 Status Pool::commit(const WriteBatch& batch) {

@@ -88,7 +88,11 @@ void PoolImpl::finish_marking() {
     const Status& s = slot.instance->mark_failure();
     if (s.ok()) continue;
     slot.error = s;
-    slot.instance.reset();
+    if (allow_damage_) {
+      damage_.add(s.message());
+    } else {
+      slot.instance.reset();
+    }
   }
 }
 

@@ -52,6 +52,7 @@ class PoolImpl final : private PoolMaps {
   Expected<PoolInfo> info() const;
   Expected<PoolStats> stats();
   Expected<CheckReport> check(const CheckOptions& options);
+  Expected<CheckReport> salvage(std::string_view name, FunctionRef<void(const Entry&)> visit);
   Status sync();
   Expected<std::uint64_t> compact();
   Status commit(const BatchItems& batch);

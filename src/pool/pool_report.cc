@@ -207,6 +207,42 @@ Expected<CheckReport> PoolImpl::check(const CheckOptions& options) {
   return report;
 }
 
+Expected<CheckReport> PoolImpl::salvage(std::string_view name,
+                                        FunctionRef<void(const Entry&)> visit) {
+  if (Status s = usable(); !s.ok()) return fail(std::move(s));
+  if (!allow_damage_) {
+    return fail(wrap(Status::format(StatusCode::invalid_argument,
+                                    "is not open for a salvage; open it read-only and with "
+                                    "ALLOW_DAMAGE (PoolOptions::allow_damage)")));
+  }
+  LatchGuard guard(maintenance_);
+  (void)core_.sweep().finish();
+  const BackgroundHold<RealPlatform> hold(core_.background());
+  Findings found;
+  found.whole_entries = &visit;
+  // What the open has passed over in other maps does not count here.
+  char own[64];
+  std::snprintf(own, sizeof(own), "map %.*s: ", length(name), name.data());
+  for (const auto& what : damage_.violations) {
+    const std::string_view line = what;
+    if (!line.starts_with("map ") || line.starts_with(own)) found.add(line);
+  }
+  const Slot* slot = find(name);
+  if (slot == nullptr) {
+    const StatusCode code = found.ok() ? StatusCode::not_found : StatusCode::corruption;
+    return fail(wrap(Status::format(code, "has no map %.*s%s", length(name), name.data(),
+                                    found.ok() ? "" : " that can be found: it is damaged")));
+  }
+  if (slot->instance == nullptr) {
+    found.add(slot->error.message());
+  } else {
+    slot->instance->index().check({.deep = true}, found);
+  }
+  CheckReport report;
+  if (!attempt([&] { report = to_public(found); })) return fail(wrap(StatusCode::out_of_memory));
+  return report;
+}
+
 Status PoolImpl::find_violations(const CheckOptions& options, Findings& report) {
   LatchGuard guard(maintenance_);
   const bool swept = core_.sweep().finish();

@@ -152,6 +152,33 @@ static void damage(const char* text) {
   CHECK(fclose(file) == 0);
 }
 
+static bool keep(void* context, const void* key, size_t key_size, const void* value,
+                 size_t value_size) {
+  uint64_t* left = context;
+  CHECK(key_size != 7 || memcmp(key, "key 500", 7) != 0);
+  CHECK(value != NULL && value_size > 0);
+  return --*left > 0;
+}
+// The map has a damaged record, and the pool is open to be looked at.
+static void salvage(perdure_pool* pool, const perdure_check_options* how,
+                    perdure_check_report* report) {
+  uint64_t left = 5000, visited = 0;
+  const int before = ((checking*)how->context)->violations;
+  FAILS(PERDURE_CORRUPTION, "damaged",
+        perdure_pool_salvage(pool, "default", how, keep, &left, &visited, report));
+  CHECK(visited == 5000 - left && visited == 1000);
+  CHECK(report->violations > 0 && ((checking*)how->context)->violations > before);
+  left = 3;
+  FAILS(PERDURE_CORRUPTION, "damaged",
+        perdure_pool_salvage(pool, "default", NULL, keep, &left, &visited, NULL));
+  CHECK(left == 0 && visited == 3);
+  FAILS(PERDURE_NOT_FOUND, "no map",
+        perdure_pool_salvage(pool, "none", NULL, keep, &left, NULL, NULL));
+  FAILS(PERDURE_INVALID_ARGUMENT, "visit",
+        perdure_pool_salvage(pool, "default", NULL, NULL, NULL, &visited, NULL));
+  CHECK(visited == 0);
+}
+
 static void check(void) {
   perdure_pool_options options = PERDURE_POOL_OPTIONS_INIT;
   perdure_check_options how = PERDURE_CHECK_OPTIONS_INIT;
@@ -168,6 +195,7 @@ static void check(void) {
   OK(perdure_pool_check(pool, &how, &report));
   CHECK(report.entries == 1001 && report.violations == 0 && report.leaked_blocks == 0);
   CHECK(report.objects > 0 && report.bytes > 0 && seen.calls > 0 && seen.violations == 0);
+  INVALID("ALLOW_DAMAGE", perdure_pool_salvage(pool, "default", NULL, keep, NULL, NULL, NULL));
   OK(perdure_pool_close(pool, 0));
 
   // A deep check notices a value that changed; the call then fails.
@@ -180,6 +208,7 @@ static void check(void) {
   options.mode = PERDURE_OPEN_READ_ONLY;
   options.flags = PERDURE_POOL_ALLOW_DAMAGE;
   OK(perdure_pool_open(path, &options, &pool));
+  salvage(pool, &how, &report);
   OK(perdure_pool_close(pool, 0));
   remove(path);
 }
