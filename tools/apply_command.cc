@@ -40,11 +40,11 @@ int read_all(int fd, std::string& text) {
 int read_changes(const std::string& name, std::string& text) {
   const int fd = name == "-" ? STDIN_FILENO : ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
   int error = fd < 0 ? errno : 0;
-  const int refused = fd < 0 ? int{exit_done} : refuse_own_input(name, fd);
+  const int refused = fd < 0 ? int{exit_done} : refuse_own_input(input_name(name), fd);
   if (error == 0 && refused == exit_done) error = read_all(fd, text);
   if (fd > STDIN_FILENO) ::close(fd);
   if (error == 0) return refused;
-  return report(name,
+  return report(input_name(name),
                 fmt::format("cannot read: {}; name a file of changes or -", std::strerror(error)));
 }
 
@@ -135,7 +135,7 @@ int run_apply(const ApplyArguments& arguments) {
   int status = exit_done;
   {
     BatchFile file(*pool, arguments.pool);
-    status = file.read(text, arguments.file);
+    status = file.read(text, input_name(arguments.file));
     if (status == exit_done) {
       if (const Status s = pool->commit(file.batch()); !s.ok()) {
         status = report_entry(arguments.pool, s);

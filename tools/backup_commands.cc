@@ -16,7 +16,8 @@ namespace {
 struct BackupArguments {
   PoolArguments pool;
   std::string folder;
-  std::optional<std::uint64_t> epoch;
+  std::uint64_t epoch = 0;
+  bool has_epoch = false;
   std::optional<std::uint64_t> unix_ns;
 };
 
@@ -102,10 +103,9 @@ int run_restore(const BackupArguments& arguments) {
     return report_output(arguments.pool.path, s);
   }
   Progress progress(0, 0);
-  const RestoreOptions options{.epoch = arguments.epoch,
-                               .unix_ns = arguments.unix_ns,
-                               .progress = show,
-                               .progress_context = &progress};
+  RestoreOptions options{
+      .unix_ns = arguments.unix_ns, .progress = show, .progress_context = &progress};
+  if (arguments.has_epoch) options.epoch = arguments.epoch;
   auto restored = restore(arguments.folder, arguments.pool.path, options);
   progress.clear();
   if (!restored) return report(arguments.pool.path, restored.error());
@@ -173,10 +173,8 @@ EXAMPLES
   command->add_option("DIR", given->folder, "the folder of the backup")->required();
   command->add_option("PATH", given->pool.path, "the new pool's file, which must not exist")
       ->required();
-  CLI::Option* epoch = command
-                           ->add_option("--epoch", given->epoch,
-                                        "an epoch that `perdure info DIR` shows, or one between")
-                           ->type_name("N");
+  CLI::Option* epoch = add_count(*command, "--epoch", given->epoch, 0, ~std::uint64_t{0},
+                                 "an epoch that `perdure info DIR` shows, or one between");
   command
       ->add_option_function<std::string>(
           "--time",
@@ -198,7 +196,10 @@ file is PATH.restoring-NUMBER.
 EXAMPLES
   perdure restore /backups/users users.perdure
   perdure restore /backups/users before.perdure --time "2026-11-27 21:50:00")");
-  command->callback([&action, given] { action = [=] { return run_restore(*given); }; });
+  command->callback([&action, given, epoch] {
+    given->has_epoch = epoch->count() > 0;
+    action = [=] { return run_restore(*given); };
+  });
 }
 
 }  // namespace perdure::cli

@@ -20,7 +20,10 @@ namespace perdure::cli {
 namespace {
 
 int complain(const bench::Failure& failure) {
-  say(fmt::format("perdure: bench: {}\n", failure.message));
+  const bool advised =
+      failure.exit_status != exit_usage || failure.message.find(';') != std::string::npos;
+  say(fmt::format("perdure: {}{}\n", failure.message,
+                  advised ? "" : "; perdure bench --help shows how"));
   return failure.exit_status;
 }
 

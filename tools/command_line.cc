@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <sstream>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace perdure::cli {
 
@@ -24,17 +27,36 @@ EXIT STATUS
 
 `perdure COMMAND --help` shows the options and examples of a command.)";
 
+// In words that all commands use, instead of those of CLI11.
+std::string what_is_wrong(const CLI::App& command, const CLI::ParseError& error) {
+  const std::vector<std::string> rest = command.remaining();
+  const auto option = std::find_if(rest.begin(), rest.end(), [](const std::string& argument) {
+    return argument.size() > 1 && argument[0] == '-';
+  });
+  if (option != rest.end()) {
+    const bool takes_key = command.get_option_no_throw("KEY") != nullptr;
+    return fmt::format("{}: there is no such option of {}{}", *option, command.get_name(),
+                       takes_key ? "; write -- before a key or value that begins with -" : "");
+  }
+  if (!rest.empty()) return fmt::format("'{}' is one argument too many", rest.front());
+  std::string message = error.what();
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    return message.substr(0, message.find(':')) + ": its value is missing";
+  }
+  return message;
+}
+
 CommandLine usage_error(const CLI::App& app, const CLI::ParseError& error, int argc,
                         const char* const* argv) {
   CommandLine line{.status = exit_usage};
-  if (app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-') {
-    line.error =
-        fmt::format("perdure: there is no command '{}'; perdure --help lists them\n", argv[1]);
+  if (app.get_subcommands().empty() && argc > 1) {
+    line.error = fmt::format("perdure: there is no {} '{}'; perdure --help lists them\n",
+                             argv[1][0] != '-' ? "command" : "option", argv[1]);
     return line;
   }
-  std::string command = "perdure";
-  for (const CLI::App* used : app.get_subcommands()) command += " " + used->get_name();
-  line.error = fmt::format("perdure: {}; {} --help shows how\n", error.what(), command);
+  const CLI::App& used = *app.get_subcommands().front();
+  line.error = fmt::format("perdure: {}; perdure {} --help shows how\n", what_is_wrong(used, error),
+                           used.get_name());
   return line;
 }
 

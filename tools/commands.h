@@ -86,6 +86,8 @@ void add_read_only(CLI::App& command, PoolArguments& arguments);
 // A number from `least` to `most`.
 CLI::Option* add_count(CLI::App& command, const char* name, std::uint64_t& target,
                        std::uint64_t least, std::uint64_t most, const char* help);
+// A number that may be negative.
+CLI::Option* add_delta(CLI::App& command, const char* name, std::int64_t& target, const char* help);
 void add_json(CLI::App& command, PoolArguments& arguments);
 void add_range(CLI::App& command, TextMap::Range& range);  // --from --to --prefix --limit --reverse
 void add_key(CLI::App& command, std::string& key);
@@ -136,6 +138,11 @@ int refuse_own_outputs();
 // 0. Returns `status`, or reports that output is lost.
 int finish_standard_output(int status, int failed = 0);
 
+// What a file, or a terminal, gets for `text`. A terminal would obey the control characters that a
+// key, a value or a name may have. So they are replaced by \xHH there, except newline and tab.
+std::string shown_on(int fd, std::string_view text);
+// Prints on standard output what may contain names, keys or values.
+void print_text(std::string_view text);
 // Prints on standard error. An error is ignored: there is no other place to tell it.
 void say(std::string_view text);
 // Prints `perdure: FILE: what is wrong; what to do` on standard error. Returns exit_failure, or
@@ -153,6 +160,8 @@ int report_entry(const PoolArguments& arguments, const Status& status);
 int report_output(const std::string& path, const Status& status);
 // Returns exit_failure. `reason`: an errno.
 int cannot_write(const std::string& name, int reason);
+// How messages name an input: "-" is standard input.
+std::string input_name(const std::string& file);
 // Returns exit_done unless a file is a pool, or a part of one, which no command takes as its input.
 int refuse_own_input(const std::string& name, int fd);
 
@@ -162,11 +171,12 @@ std::string human_bytes(std::uint64_t bytes);
 std::string utc_time(std::uint64_t unix_ns);  // "2026-11-27 21:50:00.250 UTC"
 std::string with_commas(std::uint64_t number);
 
-// Writes bytes to a file descriptor, through a buffer. A reader that went away (`perdure scan ... |
-// head`) is no error: later output is dropped, and `closed()` tells the command to stop.
+// Writes bytes to a file descriptor, through a buffer; to a terminal as shown_on() says. A reader
+// that went away (`perdure scan ... | head`) is no error: later output is dropped, and `closed()`
+// tells the command to stop.
 class Output {
  public:
-  explicit Output(int fd) : fd_(fd) { buffer_.reserve(kBuffer); }
+  explicit Output(int fd);
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
@@ -181,6 +191,7 @@ class Output {
   void write_out(std::string_view bytes);
 
   int fd_;
+  bool terminal_;
   int error_ = 0;
   std::string buffer_;
 };

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <limits>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -94,6 +95,22 @@ CLI::Option* add_parsed(CLI::App& command, const char* name, std::optional<T>& t
       help);
 }
 
+template <class T>
+CLI::Option* add_integer(CLI::App& command, const char* name, T& target, T least, T most,
+                         const std::string& expected, const char* help) {
+  return command
+      .add_option_function<std::string>(
+          name,
+          [=, &target](const std::string& text) {
+            const char* end = text.data() + text.size();
+            const auto [rest, error] = std::from_chars(text.data(), end, target);
+            if (error == std::errc() && rest == end && target >= least && target <= most) return;
+            throw CLI::ValidationError(name, fmt::format("'{}' is not {}", text, expected));
+          },
+          help)
+      ->type_name("N");
+}
+
 }  // namespace
 
 // ---- options ------------------------------------------------------------------------------------
@@ -175,20 +192,15 @@ void add_read_only(CLI::App& command, PoolArguments& arguments) {
 
 CLI::Option* add_count(CLI::App& command, const char* name, std::uint64_t& target,
                        std::uint64_t least, std::uint64_t most, const char* help) {
-  return command
-      .add_option_function<std::string>(
-          name,
-          [=, &target](const std::string& text) {
-            const char* end = text.data() + text.size();
-            const auto [rest, error] = std::from_chars(text.data(), end, target);
-            if (error == std::errc() && rest == end && target >= least && target <= most) return;
-            const std::string range = most != ~std::uint64_t{0}
-                                          ? fmt::format("from {} to {}", least, most)
-                                          : fmt::format("of {} or more", least);
-            throw CLI::ValidationError(name, fmt::format("'{}' is not a number {}", text, range));
-          },
-          help)
-      ->type_name("N");
+  const std::string range = most != ~std::uint64_t{0} ? fmt::format("from {} to {}", least, most)
+                                                      : fmt::format("of {} or more", least);
+  return add_integer(command, name, target, least, most, "a number " + range, help);
+}
+CLI::Option* add_delta(CLI::App& command, const char* name, std::int64_t& target,
+                       const char* help) {
+  using Limits = std::numeric_limits<std::int64_t>;
+  return add_integer(command, name, target, Limits::min(), Limits::max(), "a number of 64 bits",
+                     help);
 }
 
 void add_layout(CLI::App& command, PoolArguments& arguments) {
@@ -487,6 +499,8 @@ int cannot_write(const std::string& name, int reason) {
                                   std::strerror(reason)));
 }
 
+std::string input_name(const std::string& file) { return file == "-" ? "standard input" : file; }
+
 int refuse_own_input(const std::string& name, int fd) {
   const char* kind = own_kind(fd);
   if (kind == nullptr) return exit_done;
@@ -511,7 +525,7 @@ std::string human_bytes(std::uint64_t bytes) {
 }
 
 void print_row(std::string_view name, std::string_view value) {
-  fmt::print("{:<24}{}\n", name, value);
+  print_text(fmt::format("{:<24}{}\n", name, value));
 }
 
 std::string utc_time(std::uint64_t unix_ns) {
@@ -525,7 +539,11 @@ std::string with_commas(std::uint64_t number) {
   return text;
 }
 
+Output::Output(int fd) : fd_(fd), terminal_(::isatty(fd) != 0) { buffer_.reserve(kBuffer); }
+
 void Output::write(std::string_view bytes) {
+  std::string shown;
+  if (terminal_) bytes = shown = shown_on(fd_, bytes);
   if (buffer_.size() + bytes.size() > kBuffer) {
     flush();
     if (bytes.size() >= kBuffer) return write_out(bytes);

@@ -105,7 +105,7 @@ void register_entry_commands(CLI::App& app, Action& action) {
                        "bytes, taken literally; in a map of word values, a decimal number")
           ->required();
     } else if (run == run_incr) {
-      command->add_option("NUMBER", arguments->delta, "what is added; it may be negative (1)");
+      add_delta(*command, "NUMBER", arguments->delta, "what is added; it may be negative (1)");
     }
     if (creates) {
       add_types(*command, arguments->pool);

@@ -239,8 +239,8 @@ int run_list(const ListArguments& arguments) {
   }
   for (const MapInfo& map : info->maps) {
     if (!arguments.shows(map)) continue;
-    fmt::print("{}\t{}\t{}\t{}\n", map.name, engine_name(map.engine), key_type_name(map),
-               value_type_name(map));
+    print_text(fmt::format("{}\t{}\t{}\t{}\n", map.name, engine_name(map.engine),
+                           key_type_name(map), value_type_name(map)));
   }
   return exit_done;
 }
@@ -336,7 +336,7 @@ void print_stats(const std::string& path, const PoolStats& stats) {
   print_row("recovery at open",
             fmt::format("{:.1f} ms", static_cast<double>(stats.recovery_ns) / 1e6));
   for (const MapStats& map : stats.maps) {
-    fmt::print("map {} ({})\n", map.name, engine_name(map.engine));
+    print_text(fmt::format("map {} ({})\n", map.name, engine_name(map.engine)));
     print_map_stats(map);
   }
 }
@@ -369,7 +369,8 @@ int run_stats(const PoolArguments& arguments) {
   } else {
     print_stats(arguments.path, stats);
     for (const std::string& name : changing) {
-      fmt::print("map {}: it changed while it was read; its figures are incomplete\n", name);
+      print_text(
+          fmt::format("map {}: it changed while it was read; its figures are incomplete\n", name));
     }
   }
   return close_pool(*pool, arguments, exit_done);

@@ -44,7 +44,7 @@ struct LoadArguments {
 
 // Returns 0 or an errno.
 int open_input(const std::string& name, InputFile& input) {
-  input.name = name == "-" ? "standard input" : name;
+  input.name = input_name(name);
   input.fd = name == "-" ? STDIN_FILENO : ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat status{};
   if (input.fd < 0 || ::fstat(input.fd, &status) != 0) return errno;
@@ -293,7 +293,7 @@ int load_from(const LoadArguments& arguments, const InputFile& input, ResumeLog*
 int run_load(const LoadArguments& arguments) {
   InputFile input;
   if (const int error = open_input(arguments.file, input)) {
-    return report(arguments.file,
+    return report(input.name,
                   fmt::format("cannot read: {}; name a TSV file or -", std::strerror(error)));
   }
   if (const int refused = refuse_own_input(input.name, input.fd)) return refused;

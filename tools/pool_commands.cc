@@ -40,9 +40,9 @@ int run_create(const PoolArguments& arguments) {
                 {"medium", medium_name(info->medium)},
                 {"max_bytes", info->max_bytes}});
   } else {
-    fmt::print("created {}: map '{}', durability {} on {}, at most {}\n", arguments.path,
-               arguments.map, durability_name(info->durability), medium_name(info->medium),
-               human_bytes(info->max_bytes));
+    print_text(fmt::format("created {}: map '{}', durability {} on {}, at most {}\n",
+                           arguments.path, arguments.map, durability_name(info->durability),
+                           medium_name(info->medium), human_bytes(info->max_bytes)));
   }
   return exit_done;
 }
@@ -87,8 +87,10 @@ int run_drop(const PoolArguments& arguments) {
   if (arguments.json) {
     print_json({{"path", arguments.path}, {"dropped", arguments.map}});
   } else {
-    fmt::print("dropped map '{}'; perdure compact returns its space to the file system\n",
-               arguments.map);
+    print_text(
+        fmt::format("dropped map '{}'; perdure compact returns its space to the file "
+                    "system\n",
+                    arguments.map));
   }
   return exit_done;
 }
@@ -143,7 +145,9 @@ void print_report(const CheckArguments& arguments, const CheckReport& found) {
                 {"violations", std::move(violations)}});
     return;
   }
-  for (const auto& violation : found.violations) fmt::print("violation: {}\n", violation);
+  for (const auto& violation : found.violations) {
+    print_text(fmt::format("violation: {}\n", violation));
+  }
   if (found.violation_count > found.violations.size()) {
     fmt::print("and {} more\n", found.violation_count - found.violations.size());
   }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace perdure::cli {
 
@@ -22,9 +23,16 @@ class Progress {
   double seconds() const;
 
  private:
-  std::string line(std::uint64_t bytes, std::uint64_t records, std::uint64_t acknowledged) const;
-  std::string bar(std::uint64_t bytes) const;
-  void print(const std::string& text);
+  // What a line shows, in the order of the line. If it is too long for the terminal, the part with
+  // the highest rank is left out first.
+  struct Part {
+    int rank;
+    std::string text;
+  };
+  double done(std::uint64_t bytes) const;  // from 0 to 1
+  std::vector<Part> amount(std::uint64_t bytes) const;
+  // Prints the parts, and a bar if they leave room for one.
+  void print(std::vector<Part> parts, double done);
 
   std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::uint64_t start_;  // bytes that an earlier run has loaded

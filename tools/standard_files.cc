@@ -63,6 +63,25 @@ int finish_standard_output(int status, int failed) {
   return failed == EPIPE ? status : cannot_write("standard output", failed);
 }
 
-void say(std::string_view text) { (void)std::fwrite(text.data(), 1, text.size(), stderr); }
+std::string shown_on(int fd, std::string_view text) {
+  std::string shown(text);
+  if (::isatty(fd) == 0) return shown;
+  shown.clear();
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // In UTF-8 the control characters from U+0080 on are C2 and one byte.
+    const bool second = i > 0 && text[i - 1] == '\xC2' && byte >= 0x80 && byte < 0xA0;
+    const bool control = (byte < ' ' && byte != '\n' && byte != '\t') || byte == 0x7F || second;
+    shown += control ? fmt::format("\\x{:02X}", byte) : std::string(1, text[i]);
+  }
+  return shown;
+}
+
+void print_text(std::string_view text) { fmt::print("{}", shown_on(STDOUT_FILENO, text)); }
+
+void say(std::string_view text) {
+  const std::string shown = shown_on(STDERR_FILENO, text);
+  (void)std::fwrite(shown.data(), 1, shown.size(), stderr);
+}
 
 }  // namespace perdure::cli

@@ -460,6 +460,8 @@ Result<std::optional<BenchOptions>> parse_options(Program program, int argc, cha
   } catch (const CLI::Success& help) {
     app.exit(help);
     return std::nullopt;
+  } catch (const CLI::ExtrasError&) {
+    return failure(kExitUsage, app.remaining().front() + ": there is no such option");
   } catch (const CLI::ParseError& error) {
     return failure(kExitUsage, error.what());
   }

@@ -14,8 +14,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLI = os.environ.get("PERDURE_CLI", str(ROOT / "build/release/perdure"))
 DONE, NEGATIVE, USAGE, FAILURE, BUSY = 0, 1, 2, 3, 4
 COMMANDS = ("create", "resize", "remove", "info", "list", "drop", "sync", "compact", "check", "put",
-            "get", "incr", "del", "scan", "load", "apply", "dump", "stats", "tag", "versions",
-            "history", "snapshot", "diff", "trim", "rollback", "bench")
+            "get", "incr", "del", "scan", "load", "apply", "dump", "stats", "tag",
+            "versions", "history", "snapshot", "diff", "trim", "rollback", "backup", "restore",
+            "bench")
 SMALL = os.environ.get("PERDURE_SAN") == "1"
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import pathlib
-import pty
 import random
 import shutil
 import subprocess
@@ -410,23 +409,6 @@ class CommandsTest(CliTest):
             content[content.index(needle)] ^= 1
         pathlib.Path(self.pool).write_bytes(content)
 
-    def test_check_shows_a_bar_on_a_terminal_only(self):
-        entries = [(b"key%07d" % i, b"v" * 64) for i in range(20_000)]
-        self.run_cli("load", self.pool, "-", stdin=tsv(entries))
-        self.assertEqual(self.run_cli("check", self.pool, "--deep").stderr, b"")
-        leader, terminal = pty.openpty()
-        shown = b""
-        with os.fdopen(leader, "rb", buffering=0) as screen:
-            with subprocess.Popen([CLI, "check", self.pool, "--deep"], stderr=terminal,
-                                  stdout=subprocess.DEVNULL) as check:
-                os.close(terminal)
-                with contextlib.suppress(OSError):  # EIO: the other end is closed
-                    while text := screen.read(4096):
-                        shown += text
-                self.assertEqual(check.wait(), DONE)
-        self.assertRegex(shown, rb"\r\x1b\[K\[[#.]{24}\] +\d+%  .* of .*ETA \d+:\d\d")
-        self.assertTrue(shown.endswith(b"\r\x1b[K"), "the line is taken away at the end")
-
     def test_check_of_a_damaged_pool_says_all_that_is_wrong(self):
         self.run_cli("load", self.pool, "-", "--key", "u64", "--value", "u64", "--map", "n",
                      stdin=tsv((b"%d" % (i << 44), b"%d" % (i + (0xABCDEF << 32)))
@@ -521,14 +503,36 @@ class UsageTest(CliTest):
                           ["tag"], ["snapshot", self.pool], ["diff", self.pool, "1"],
                           ["get", self.pool, "k", "--version", "0"], ["trim", self.pool, "one"],
                           ["load", self.pool, "-", "--tag-every", "0"],
-                          ["info"], ["check", self.pool, "--map", "default"]):
+                          ["info"], ["check", self.pool, "--map", "default"], ["--nope"],
+                          ["scan", self.pool, "--from"], ["incr", self.pool, "k", "many"],
+                          ["restore", "a", "b", "--epoch", "x"], ["bench", "--nope"],
+                          ["bench", "--records", "many"]):
             with self.subTest(arguments=arguments):
                 done = subprocess.run([CLI, *arguments], stdin=subprocess.DEVNULL, check=False,
                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
                 self.assertEqual(done.returncode, USAGE, done)
-                self.assertNotEqual(done.stderr, b"")
-                self.assertNotIn(b"Could not convert", done.stderr)
+                if arguments:
+                    self.assertRegex(done.stderr, rb"^perdure: [^\n]+; [^\n]+\n$")
+                for words in (b"Could not convert", b"not expected", b"required KEY"):
+                    self.assertNotIn(words, done.stderr)
         self.assertFalse(os.path.exists(self.pool + "2"))
+
+    def test_a_key_that_looks_like_an_option(self):
+        for arguments in (["put", self.pool, "-k", "v"], ["get", self.pool, "-k"],
+                          ["del", self.pool, "--map=x", "--key"]):
+            self.assertIn(": there is no such option of " + arguments[0] + "; write -- before a "
+                          "key or value that begins with -", self.errors(*arguments, expect=USAGE))
+        self.run_cli("put", self.pool, "--", "-k", "v")
+        self.assertEqual(self.output("get", self.pool, "--", "-k"), b"v\n")
+        self.assertNotIn("--", self.errors("info", self.pool, "more", expect=USAGE).split(";")[0])
+
+    def test_messages_call_standard_input_by_one_name(self):
+        self.create()
+        for command in ("load", "apply"):
+            message = self.errors(command, self.pool, "-", stdin=b"no line\n",
+                                  expect=USAGE if command == "apply" else FAILURE)
+            self.assertIn("perdure: standard input: line 1: ", message)
+            self.assertNotIn("-: ", message)
 
 
 class TextFormTest(CliTest):
