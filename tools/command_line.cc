@@ -24,6 +24,7 @@ EXAMPLES
 EXIT STATUS
   0 done   1 not found, or check found a violation   2 usage
   3 cannot open, I/O or corruption   4 another process has the pool (see --wait)
+  5 salvage has written what can be read, and something is lost
 
 `perdure COMMAND --help` shows the options and examples of a command.)";
 

@@ -23,6 +23,7 @@ enum ExitStatus : int {
   exit_usage = 2,
   exit_failure = 3,  // everything else: cannot open, full, I/O, corruption
   exit_busy = 4,     // another process has the pool: the same command may work later
+  exit_lost = 5,     // salvage: what could be read was written, and something is lost
 };
 
 using Action = std::function<int()>;
@@ -30,7 +31,7 @@ using Action = std::function<int()>;
 void register_pool_commands(CLI::App& app, Action& action);     // create remove drop ..
 void register_inspect_commands(CLI::App& app, Action& action);  // info list stats
 void register_entry_commands(CLI::App& app, Action& action);    // put get del
-void register_scan_commands(CLI::App& app, Action& action);     // scan dump
+void register_scan_commands(CLI::App& app, Action& action);     // scan dump salvage
 void register_version_commands(CLI::App& app, Action& action);  // tag versions history ..
 void register_load_command(CLI::App& app, Action& action);      // load
 void register_apply_command(CLI::App& app, Action& action);     // apply

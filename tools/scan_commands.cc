@@ -1,4 +1,4 @@
-// scan, dump: print entries as text.
+// scan, dump, salvage: print entries as text.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ namespace {
 struct ScanArguments {
   PoolArguments pool;
   TextMap::Range range;
-  std::string file;  // dump only
+  std::string file;  // dump and salvage only
 };
 
 bool is_standard_output(const std::string& name) { return name.empty() || name == "-"; }
@@ -130,34 +130,125 @@ class DumpFile {
   std::string temporary_;
 };
 
-int write_dump(const ScanArguments& arguments, TextMap& map) {
+// Writes the file of a command. `fill(write)` passes the entries to `write`, and returns the status
+// of the command; the file appears if it is exit_done or exit_lost.
+template <class Fill>
+int write_file(const ScanArguments& arguments, Fill&& fill) {
   DumpFile file;
   if (const int reason = file.open(arguments.file)) return cannot_write(arguments.file, reason);
-  const bool to_file = file.fd() != STDOUT_FILENO;
-  const std::string name = to_file ? arguments.file : "standard output";
+  const std::string name = is_standard_output(arguments.file) ? "standard output" : arguments.file;
   catch_interrupts();
   Output output(file.fd());
   EntryWriter write(output);
-  auto written = map.for_each(write);
-  if (!written) return report(arguments.pool.path, written.error());
-  if (interrupted()) return report(name, "interrupted, so the dump is incomplete; run it again");
+  const int filled = fill(write);
+  if (filled != exit_done && filled != exit_lost) return filled;
+  if (interrupted()) return report(name, "interrupted, so it is incomplete; run it again");
   if (const int status = finish_output(output, name, exit_done)) return status;
   if (const int status = file.check()) return status;
   if (const int reason = file.commit()) return cannot_write(name, reason);
-  if (to_file) say(fmt::format("dumped {} entries to {}\n", with_commas(*written), name));
-  return exit_done;
+  return filled;
+}
+
+// Returns exit_done, or reports that the output is none.
+int check_file(const ScanArguments& arguments) {
+  if (is_standard_output(arguments.file)) return exit_done;
+  const Status s = check_output(arguments.file);
+  return s.ok() ? int{exit_done} : report_output(arguments.file, s);
+}
+
+int write_dump(const ScanArguments& arguments, TextMap& map) {
+  std::uint64_t entries = 0;
+  const int status = write_file(arguments, [&](EntryWriter& write) {
+    auto written = map.for_each(write);
+    if (!written) return report(arguments.pool.path, written.error());
+    entries = *written;
+    return int{exit_done};
+  });
+  if (status == exit_done && !is_standard_output(arguments.file)) {
+    say(fmt::format("dumped {} entries to {}\n", with_commas(entries), arguments.file));
+  }
+  return status;
 }
 
 int run_dump(const ScanArguments& arguments) {
-  if (!is_standard_output(arguments.file)) {
-    const Status s = check_output(arguments.file);
-    if (!s.ok()) return report_output(arguments.file, s);
-  }
+  if (const int status = check_file(arguments)) return status;
   auto pool = open_pool(arguments.pool, Access::read);
   if (!pool) return report(arguments.pool.path, pool.error());
   auto map = open_map(*pool, arguments.pool, false);
   if (!map) return close_pool(*pool, arguments.pool, report_map(arguments.pool, map.error()));
   return close_pool(*pool, arguments.pool, write_dump(arguments, *map));
+}
+
+// The map of a damaged pool, as its root directory describes it.
+Expected<MapInfo> find_map(const Pool& pool, const std::string& name) {
+  auto maps = pool.list();
+  if (!maps) return fail(std::move(maps.error()));
+  for (const MapInfo& map : *maps) {
+    if (map.name == name) return map;
+  }
+  MapInfo absent;
+  absent.name = name;
+  return absent;
+}
+
+void say_lost(const CheckReport& found) {
+  for (const auto& violation : found.violations) say(fmt::format("damage: {}\n", violation));
+  if (found.violation_count > found.violations.size()) {
+    say(fmt::format("and {} more\n", found.violation_count - found.violations.size()));
+  }
+}
+
+int salvage_from(const ScanArguments& arguments, const Pool& pool) {
+  auto map = find_map(pool, arguments.pool.map);
+  if (!map) return report(arguments.pool.path, map.error());
+  std::uint64_t entries = 0;
+  const int status = write_file(arguments, [&](EntryWriter& write) {
+    auto found = TextMap::salvage(pool, *map, [&](Bytes key, Bytes value) {
+      if (write(key, value)) ++entries;
+    });
+    if (!found) return report_map(arguments.pool, found.error());
+    say_lost(*found);
+    const auto info = pool.info();
+    const bool trusted = info && info->trusted;
+    if (!trusted) say("damage: the pool is not trusted; perdure info says why\n");
+    return found->ok() && trusted ? int{exit_done} : int{exit_lost};
+  });
+  if (status != exit_done && status != exit_lost) return status;
+  say(fmt::format("salvaged {} entries of map '{}'; {}\n", with_commas(entries), arguments.pool.map,
+                  status == exit_done ? "nothing is lost" : "others are lost, or may be"));
+  return status;
+}
+
+int run_salvage(const ScanArguments& arguments) {
+  if (const int status = check_file(arguments)) return status;
+  auto pool = open_pool(arguments.pool, Access::damaged, true);
+  if (!pool) return report(arguments.pool.path, pool.error());
+  return close_pool(*pool, arguments.pool, salvage_from(arguments, *pool));
+}
+
+void register_salvage(CLI::App& app, Action& action) {
+  auto salvage = std::make_shared<ScanArguments>();
+  CLI::App* command =
+      app.add_subcommand("salvage", "write what can be read of a damaged map as TSV");
+  add_path(*command, salvage->pool);
+  command->add_option("FILE", salvage->file, "output file; - or none is standard output");
+  add_map(*command, salvage->pool);
+  add_opening(*command, salvage->pool);
+  command->footer(R"(
+Writes the entries of one map whose checksums match, in any order, as perdure load reads them. The
+pool is only read, and it stays as it is. Standard error says how many entries were written, and
+what is damaged. FILE appears whole or not at all. First try a copy or a backup: it may have more.
+
+Status 0: nothing is lost. Status 5: the entries that could be read are written, and others are
+lost, or may be. Status 3: nothing could be read, for example because the headers of the pool are
+damaged. A pool that was not closed has no checksum for integers that lie in a leaf or a table:
+they are written as they are.
+
+EXAMPLES
+  perdure salvage damaged.perdure items.tsv
+  perdure salvage damaged.perdure people.tsv --map people
+  perdure load new.perdure items.tsv)");
+  command->callback([&action, salvage] { action = [=] { return run_salvage(*salvage); }; });
 }
 
 }  // namespace
@@ -196,6 +287,8 @@ EXAMPLES
   perdure dump inventory.perdure items.tsv
   perdure dump inventory.perdure | gzip > items.tsv.gz)");
   command->callback([&action, dump] { action = [=] { return run_dump(*dump); }; });
+
+  register_salvage(app, action);
 }
 
 }  // namespace perdure::cli

@@ -163,6 +163,12 @@ Expected<std::string> sum_of(Bytes text, std::int64_t delta) {
               std::string(text).c_str());
 }
 
+Bytes text_of(const MapInfo& info, const UntypedKey& key, std::string& storage) {
+  if (info.key_kind != KeyKind::integer) return key.bytes;
+  storage = info.is_signed ? fmt::format("{}", static_cast<std::int64_t>(key.word ^ kSignBit))
+                           : fmt::format("{}", key.word);
+  return storage;
+}
 Bytes text_of(const UntypedValue& value, std::string& storage) {
   if (value.word_size == 0) return value.bytes;
   storage = fmt::format("{}", value.word & largest(value.word_size));
@@ -177,10 +183,14 @@ std::optional<Bytes> text_of(const std::optional<UntypedValue>& value, std::stri
 Expected<UntypedKey> TextMap::key_of(Bytes text) const { return key_in(info(), text); }
 
 Bytes TextMap::text_of(const UntypedKey& key, std::string& storage) const {
-  if (info().key_kind != KeyKind::integer) return key.bytes;
-  storage = info().is_signed ? fmt::format("{}", static_cast<std::int64_t>(key.word ^ kSignBit))
-                             : fmt::format("{}", key.word);
-  return storage;
+  return cli::text_of(info(), key, storage);
+}
+
+Expected<CheckReport> TextMap::salvage(const Pool& pool, const MapInfo& info, VisitEntry visit) {
+  std::string texts[2];
+  return pool.salvage(info.name, [&](const UntypedKey& key, const UntypedValue& value) {
+    visit(cli::text_of(info, key, texts[0]), cli::text_of(value, texts[1]));
+  });
 }
 
 Status TextMap::accepts(const MapInfo& info, Bytes key_text, Bytes value_text) {

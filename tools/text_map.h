@@ -39,12 +39,16 @@ class TextMap {
   using VisitDifference =
       FunctionRef<bool(Bytes key, std::optional<Bytes> before, std::optional<Bytes> after)>;
 
+  using VisitEntry = FunctionRef<void(Bytes key, Bytes value)>;
+
   explicit TextMap(UntypedMap map) : map_(std::move(map)) {}
 
   const MapInfo& info() const noexcept { return map_.info(); }
   // ok if these texts are a key and a value of a map with those types.
   static Status accepts(const MapInfo& info, Bytes key, Bytes value);
   MapStats stats() { return map_.stats(); }
+  // As Pool::salvage(), for a map of that pool.
+  static Expected<CheckReport> salvage(const Pool& pool, const MapInfo& info, VisitEntry visit);
   // Errors: invalid_argument if a text is no key or no value of the map's types; those of
   // UntypedMap.
   Found put(Bytes key, Bytes value);

@@ -12,9 +12,9 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLI = os.environ.get("PERDURE_CLI", str(ROOT / "build/release/perdure"))
-DONE, NEGATIVE, USAGE, FAILURE, BUSY = 0, 1, 2, 3, 4
+DONE, NEGATIVE, USAGE, FAILURE, BUSY, LOST = 0, 1, 2, 3, 4, 5
 COMMANDS = ("create", "resize", "remove", "info", "list", "drop", "sync", "compact", "check", "put",
-            "get", "incr", "del", "scan", "load", "apply", "dump", "stats", "tag",
+            "get", "incr", "del", "scan", "load", "apply", "dump", "salvage", "stats", "tag",
             "versions", "history", "snapshot", "diff", "trim", "rollback", "backup", "restore",
             "bench")
 SMALL = os.environ.get("PERDURE_SAN") == "1"

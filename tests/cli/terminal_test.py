@@ -80,7 +80,7 @@ class TerminalTest(CliTest):
         self.run_cli("tag", self.pool)
         escaped = rb"\x1B[2J" + b"\xc2" + rb"\x9B\x7F" + b"\xc3\xa9" + rb"\x0D"
         line = rb"a\x1B]0;title\x07" + b"\t" + escaped + b"\n"
-        for command in (["scan"], ["dump"], ["snapshot", "1"]):
+        for command in (["scan"], ["dump"], ["snapshot", "1"], ["salvage"]):
             shown = self.on_terminal(command[0], self.pool, *command[1:], out=True)
             self.assertEqual(shown, line, command)
             self.assertEqual(self.output(command[0], self.pool, *command[1:]), tsv([(key, value)]))
