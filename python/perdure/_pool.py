@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import os
 from types import TracebackType
@@ -22,13 +21,7 @@ if TYPE_CHECKING:
 GIB = 1 << 30
 
 
-@atexit.register
-def _end_calls() -> None:
-    """A thread that the interpreter does not wait for must not be inside of a call when it ends.
-    Otherwise pools stay open until their objects are gone, for these may write until then."""
-    if _thread._count():
-        _core._close_all()
-
+atexit.register(_core._end_calls)
 
 
 class PoolOptions(TypedDict, total=False):

@@ -17,7 +17,7 @@ Serializer = Union[str, _Pair]
 
 
 class DecodeError(_core.Error, ValueError):
-    """A stored value, or a key, was not written with the serializer of the store."""
+    """A stored value, or a key, cannot be read with the serializer of the store."""
 
     code = "decode"
     __module__ = "perdure"
@@ -87,26 +87,36 @@ class ObjectStore(_Ranges[_K, Any], _Mutable[_K, Any], MutableMapping[_K, Any]):
     def _encode(self, value: Any) -> Any:
         if value is None:
             raise TypeError("None is no value: it stands for an absent key")
-        return self._dumps(value)
+        data = self._dumps(value)
+        if self._dumps is _same or type(data) is bytes:
+            return data
+        try:
+            return bytes(memoryview(data))  # a buffer may be used for the next value, too
+        except TypeError:
+            raise TypeError(f"the serializer has returned {type(data).__name__} for a value of "
+                            f"type {type(value).__name__}: it must return bytes") from None
 
     def _decode(self, key: Any, data: bytes) -> Any:
         try:
             value = self._loads(data)
+        except MemoryError:
+            raise
         except Exception as error:
-            raise self._refusal(f"the value of key {key!r}") from error
+            raise self._refusal(f"the value of key {key!r}", error) from error
         if value is None:
-            raise self._refusal(f"the value of key {key!r}, which is None,")
+            raise self._refusal(f"the value of key {key!r}", "it is None")
         return value
 
     def _decode_key(self, key: bytes) -> Any:
         try:
             return key.decode() if self._keys is str else key
         except UnicodeDecodeError as error:
-            raise self._refusal(f"the key {key!r}") from error
+            raise self._refusal(f"the key {key!r}", error) from error
 
-    def _refusal(self, what: str) -> DecodeError:
-        return DecodeError(f"{self._store.path}: {what} was not written with this serializer: open "
-                           "the store with the one that wrote it, or read the bytes from `store`")
+    def _refusal(self, what: str, why: object) -> DecodeError:
+        return DecodeError(f"{self._store.path}: {what} cannot be read with this serializer "
+                           f"({why}): open the store with the one that wrote it, or read the "
+                           "bytes from `store`")
 
     def _yielded(self, key: Any) -> Any:
         return self._decode_key(_core._key_bytes(key))

@@ -43,7 +43,8 @@ PyObject* fork_error;
 
 std::atomic<std::uint32_t> fork_count{0};
 
-constexpr double kPatienceAtExit = 2;  // seconds
+constexpr double kPatienceAtExit = 2;    // seconds
+constexpr double kPatienceOfClose = 60;  // of a thread, at the exit
 
 // The class of the standard library that the error also is; null if there is none.
 PyObject* second_base(StatusCode code) {
@@ -225,15 +226,21 @@ Bytes::Bytes(PyObject* object, Kind kind) {
 }
 
 void Bytes::take_buffer(PyObject* object) {
+  bool objects = false;
   if (PyObject_GetBuffer(object, &buffer_, PyBUF_FULL_RO) != 0) {
     PyErr_Clear();  // no format is for its elements, such as the times of numpy
     if (PyObject_GetBuffer(object, &buffer_, PyBUF_FULL_RO & ~PyBUF_FORMAT) != 0) {
       buffer_.obj = nullptr;
       throw nb::python_error();
     }
+    const nb::object type = nb::getattr(nb::handle(object), "dtype", nb::none());
+    objects = !nb::getattr(type, "hasobject", nb::bool_(true)).equal(nb::bool_(false));
+  } else {
+    objects = has_objects(buffer_.format);
   }
-  if (!has_objects(buffer_.format)) return;
+  if (!objects) return;
   PyBuffer_Release(&buffer_);
+  buffer_.obj = nullptr;
   PyErr_Format(PyExc_TypeError,
                "this %.200s holds Python objects, which are no bytes: encode them, or give the "
                "array a type of numbers",
@@ -262,6 +269,16 @@ PoolState::~PoolState() {
   close_quietly();
 }
 
+// The thread that ends the interpreter; 0 before that.
+static std::atomic<unsigned long> last_thread{0};
+
+void begin_exit() noexcept { last_thread.store(PyThread_get_thread_ident()); }
+
+static bool ends_in_another_thread() noexcept {
+  const unsigned long last = last_thread.load(std::memory_order_seq_cst);
+  return last != 0 && last != PyThread_get_thread_ident();
+}
+
 bool PoolState::forked() const noexcept {
   return forks_ != fork_count.load(std::memory_order_relaxed);
 }
@@ -274,9 +291,14 @@ bool PoolState::wait_for_calls(double seconds) {
 }
 
 Status PoolState::close_released(bool sync) {
+  closing_.store(true, std::memory_order_release);
   while (!wait_for_calls(3600)) {
   }
-  return pool_.close({.sync = sync});
+  Status closed = pool_.close({.sync = sync});
+  const std::lock_guard lock(mutex_);
+  closing_.store(false, std::memory_order_release);
+  idle_.notify_all();
+  return closed;
 }
 
 void PoolState::keep_lender(PyObject* lender) {
@@ -311,11 +333,20 @@ void PoolState::close_quietly() noexcept {
   (void)close_released(true);
 }
 
-bool PoolState::close_at_exit() noexcept {
-  if (closed_.exchange(true, std::memory_order_acq_rel)) return true;
-  const bool idle = wait_for_calls(kPatienceAtExit);
-  if (idle) (void)pool_.close();
-  return idle;
+bool PoolState::is_idle_at_exit() {
+  if (wait_for_calls(kPatienceAtExit)) return true;
+  closed_.store(true, std::memory_order_release);
+  return false;
+}
+
+void PoolState::close_at_exit() noexcept {
+  if (!closed_.exchange(true, std::memory_order_acq_rel)) {
+    if (wait_for_calls(0)) (void)pool_.close();
+    return;
+  }
+  std::unique_lock lock(mutex_);  // a thread may be closing it
+  idle_.wait_for(lock, std::chrono::duration<double>(kPatienceOfClose),
+                 [&] { return !closing_.load(std::memory_order_acquire); });
 }
 
 Use::Use(PoolState& state, Kind kind) : state_(state) {
@@ -324,7 +355,8 @@ Use::Use(PoolState& state, Kind kind) : state_(state) {
   }
   state_.calls_.fetch_add(1, std::memory_order_seq_cst);
   const bool forked = state_.forked();
-  if (forked || state_.closed_.load(std::memory_order_seq_cst)) [[unlikely]] {
+  const bool closed = state_.closed_.load(std::memory_order_seq_cst) || ends_in_another_thread();
+  if (forked || closed) [[unlikely]] {
     leave();
     if (!forked) raise_closed(state_.path().c_str());
     raise_as(fork_error, state_.path() +
@@ -335,7 +367,9 @@ Use::Use(PoolState& state, Kind kind) : state_(state) {
 
 void Use::leave() noexcept {
   if (state_.calls_.fetch_sub(1, std::memory_order_seq_cst) != 1) return;
-  if (!state_.closed_.load(std::memory_order_seq_cst) || state_.forked()) [[likely]]
+  const bool awaited = state_.closed_.load(std::memory_order_seq_cst) ||
+                       last_thread.load(std::memory_order_seq_cst) != 0;
+  if (!awaited || state_.forked()) [[likely]]
     return;
   const std::lock_guard lock(state_.mutex_);  // else the waiter may be about to sleep
   state_.idle_.notify_all();

@@ -141,9 +141,11 @@ class PoolState {
   void close(bool sync);
   // For the end of an object: as close(), and never raises.
   void close_quietly() noexcept;
-  // For the exit of the interpreter: the same. Returns false if a daemon thread stays in a call.
+  // After begin_exit(): waits for the calls of other threads. Returns false if one stays in a call.
   // The caller then keeps the object for good, and the file is as a kill leaves it.
-  bool close_at_exit() noexcept;
+  bool is_idle_at_exit();
+  // After the interpreter. Waits for a close that is under way.
+  void close_at_exit() noexcept;
 
  private:
   friend class Use;
@@ -159,10 +161,15 @@ class PoolState {
   nb::list lenders_;
   std::atomic<bool> has_lent_{false};
   std::atomic<bool> closed_{false};
+  std::atomic<bool> closing_{false};
   std::atomic<std::uint32_t> calls_{0};  // in the pool
   std::mutex mutex_;
   std::condition_variable idle_;
 };
+
+// The interpreter ends: from now on only the calling thread can begin a call on a pool. A thread
+// that the interpreter does not wait for must not be inside of one when it ends.
+void begin_exit() noexcept;
 
 // The scope of one call on a pool. Raises ClosedError if the pool is closed, ForkError if the
 // process that opened it is another one, and InvalidArgumentError where a callback of read() calls

@@ -7,9 +7,6 @@
 #include "maps.h"
 #include "read.h"
 
-// nanobind and this module keep their state by process. A second interpreter that imports the
-// module would replace the types of the first, so the first one owns it, and others get an
-// ImportError.
 #define PyInit__core init_in_any_interpreter
 NB_MODULE(_core, module) {
   using namespace perdure::python;
@@ -34,7 +31,13 @@ NB_MODULE(_core, module) {
 }
 #undef PyInit__core
 
-extern "C" NB_EXPORT PyObject* PyInit__core() {
+// nanobind and this module keep their state by process. A second interpreter that imports the
+// module would replace the types of the first, so the first one owns it, and others get an
+// ImportError. The slot runs in the interpreter that imports: since Python 3.13 PyInit__core does
+// not.
+namespace {
+int (*exec_of_nanobind)(PyObject*) = nullptr;
+int exec_in_owner(PyObject* module) {
   static std::atomic<std::int64_t> owner{-1};
   std::int64_t none = -1;
   const std::int64_t self = PyInterpreterState_GetID(PyInterpreterState_Get());
@@ -42,7 +45,20 @@ extern "C" NB_EXPORT PyObject* PyInit__core() {
     PyErr_SetString(PyExc_ImportError,
                     "another interpreter of this process has imported perdure, which works in one "
                     "only: import it in that one (with mod_wsgi: WSGIApplicationGroup %{GLOBAL})");
-    return nullptr;
+    return -1;
   }
-  return init_in_any_interpreter();
+  return exec_of_nanobind(module);
+}
+}  // namespace
+
+extern "C" NB_EXPORT PyObject* PyInit__core() {
+  PyObject* made = init_in_any_interpreter();
+  if (made == nullptr) return made;
+  for (auto* slot = reinterpret_cast<PyModuleDef*>(made)->m_slots; slot->slot != 0; ++slot) {
+    void* const ours = reinterpret_cast<void*>(&exec_in_owner);
+    if (slot->slot != Py_mod_exec || slot->value == ours) continue;
+    exec_of_nanobind = reinterpret_cast<int (*)(PyObject*)>(slot->value);
+    slot->value = ours;
+  }
+  return made;
 }

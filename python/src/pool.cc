@@ -24,30 +24,30 @@ void remember(const std::shared_ptr<PoolState>& pool) {
   open_pools.push_back(pool);
 }
 
-std::vector<std::shared_ptr<PoolState>> take_open_pools() {
+std::vector<std::shared_ptr<PoolState>> all_open_pools() {
   const std::lock_guard lock(open_pools_mutex);
   std::vector<std::shared_ptr<PoolState>> pools;
-  for (const auto& weak : std::exchange(open_pools, {})) {
+  for (const auto& weak : open_pools) {
     if (auto pool = weak.lock(); pool != nullptr && !pool->forked()) pools.push_back(pool);
   }
   return pools;
 }
 
-// Closes all pools while the interpreter still runs.
-void close_all() {
-  for (const auto& pool : take_open_pools()) {
-    if (pool->lends()) continue;
-    const bool closed = released([&] { return pool->close_at_exit(); });
-    if (!closed) new std::shared_ptr<PoolState>(pool);
+// Pools stay open for what ends with the interpreter, and for its thread alone.
+void end_calls() {
+  begin_exit();
+  for (const auto& pool : all_open_pools()) {
+    const bool idle = released([&] { return pool->is_idle_at_exit(); });
+    if (!idle) new std::shared_ptr<PoolState>(pool);
   }
 }
 
 // After the interpreter: closes the pools of objects that it has not freed. Calls no Python, and
 // keeps the pools, because they have objects.
 void close_last() noexcept {
-  auto* pools = new std::vector(take_open_pools());
+  auto* pools = new std::vector(all_open_pools());
   for (const auto& pool : *pools) {
-    if (!pool->has_lent()) (void)pool->close_at_exit();
+    if (!pool->has_lent()) pool->close_at_exit();
   }
 }
 
@@ -428,7 +428,7 @@ void add_pool(nb::module_& module) {
         check(released([&] { return perdure::destroy(at); }), {at});
       },
       "path"_a);
-  module.def("_close_all", &close_all);
+  module.def("_end_calls", &end_calls);
   static const bool at_exit = Py_AtExit([] { close_last(); }) == 0;
   if (!at_exit) throw std::bad_alloc();
 }

@@ -299,6 +299,8 @@ def test_arrays_of_any_layout_are_bytes(store, array, kept):
 @pytest.mark.parametrize("array", [
     np.array([1, "a"], dtype=object), np.array([None])[::2], OBJECTS,
     np.array([(1, "a")], dtype=[("n", "u4"), ("o", "O")]),
+    # No format of a buffer has times.
+    np.array([(0, "a")], dtype=[("t", "M8[s]"), ("o", "O")]),
 ], ids=repr)
 def test_arrays_of_objects_are_refused(store, array):
     for call in (lambda: store.put("a", array), lambda: store.insert(array, b""),

@@ -168,8 +168,35 @@ def test_what_cannot_be_encoded_changes_nothing(users):
         batch["b"], batch["c"] = 1, object()
     assert users == {b"a": 1}
     with perdure.open(users.pool.path + "2", serializer=(str, eval)) as wrong:
-        with pytest.raises(TypeError, match="encode the str"):
+        with pytest.raises(TypeError, match="str for a value of type int: it must return bytes"):
             wrong["a"] = 1
+
+
+def test_a_serializer_without_a_result_deletes_nothing(path):
+    results = [b"1"]
+    pair = (lambda value: results.pop() if results else None, json.loads)
+    with perdure.open(path, serializer=pair) as store:
+        store["k"] = 1
+        for call in (lambda: store.modify("k", lambda old: 2), lambda: store.put("k", 2),
+                     lambda: store.compare_and_set("k", 1, 2), lambda: store.update(k=2),
+                     lambda: store.batch().require("k", 2)):
+            with pytest.raises(TypeError, match="NoneType"):
+                call()
+        assert store["k"] == 1
+
+
+def test_a_serializer_may_use_a_buffer_again(path):
+    shared = bytearray(1)
+
+    def dumps(value):
+        shared[0] = value
+        return memoryview(shared)
+
+    with perdure.open(path, serializer=(dumps, lambda data: data[0]), keys=str) as store:
+        store.update(a=1, b=2, c=3)
+        with store.batch() as batch:
+            batch["d"], batch["e"] = 4, 5
+        assert store == {"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"null", pickle.dumps(1)], ids=repr)
