@@ -202,18 +202,25 @@ int salvage_from(const ScanArguments& arguments, const Pool& pool) {
   auto map = find_map(pool, arguments.pool.map);
   if (!map) return report(arguments.pool.path, map.error());
   std::uint64_t entries = 0;
+  bool reads_on = true;  // the reader of a pipe may have gone
   const int status = write_file(arguments, [&](EntryWriter& write) {
     auto found = TextMap::salvage(pool, *map, [&](Bytes key, Bytes value) {
-      if (write(key, value)) ++entries;
+      reads_on = reads_on && write(key, value);
+      entries += reads_on ? 1 : 0;
     });
     if (!found) return report_map(arguments.pool, found.error());
+    if (!reads_on) return int{exit_done};
     say_lost(*found);
     const auto info = pool.info();
     const bool trusted = info && info->trusted;
     if (!trusted) say("damage: the pool is not trusted; perdure info says why\n");
-    return found->ok() && trusted ? int{exit_done} : int{exit_lost};
+    if (found->ok() && trusted) return int{exit_done};
+    if (entries != 0) return int{exit_lost};
+    return report(arguments.pool.path,
+                  "nothing of map '" + arguments.pool.map +
+                      "' can be read, and nothing is written; restore a backup");
   });
-  if (status != exit_done && status != exit_lost) return status;
+  if ((status != exit_done && status != exit_lost) || !reads_on) return status;
   say(fmt::format("salvaged {} entries of map '{}'; {}\n", with_commas(entries), arguments.pool.map,
                   status == exit_done ? "nothing is lost" : "others are lost, or may be"));
   return status;

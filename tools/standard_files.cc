@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -63,16 +64,37 @@ int finish_standard_output(int status, int failed) {
   return failed == EPIPE ? status : cannot_write("standard output", failed);
 }
 
+namespace {
+
+// The length of the character that the text begins with, in UTF-8; 0: it is none, or a control
+// character from U+0080 on.
+std::size_t character(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t n = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  if (first < 0xC2 || first > 0xF4 || text.size() < n) return 0;
+  for (std::size_t i = 1; i < n; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  const bool overlong = (first == 0xE0 && byte(1) < 0xA0) || (first == 0xF0 && byte(1) < 0x90);
+  const bool none = (first == 0xED && byte(1) >= 0xA0) || (first == 0xF4 && byte(1) >= 0x90);
+  return overlong || none || (first == 0xC2 && byte(1) < 0xA0) ? 0 : n;
+}
+
+}  // namespace
+
 std::string shown_on(int fd, std::string_view text) {
   std::string shown(text);
   if (::isatty(fd) == 0) return shown;
   shown.clear();
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    // In UTF-8 the control characters from U+0080 on are C2 and one byte.
-    const bool second = i > 0 && text[i - 1] == '\xC2' && byte >= 0x80 && byte < 0xA0;
-    const bool control = (byte < ' ' && byte != '\n' && byte != '\t') || byte == 0x7F || second;
-    shown += control ? fmt::format("\\x{:02X}", byte) : std::string(1, text[i]);
+  while (!text.empty()) {
+    const std::size_t n = character(text);
+    const auto byte = static_cast<unsigned char>(text[0]);
+    const bool control = n == 0 || byte == 0x7F || (byte < ' ' && byte != '\n' && byte != '\t');
+    const std::string_view next = text.substr(0, std::max<std::size_t>(n, 1));
+    shown += control ? fmt::format("\\x{:02X}", byte) : std::string(next);
+    text.remove_prefix(next.size());
   }
   return shown;
 }

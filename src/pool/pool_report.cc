@@ -237,6 +237,11 @@ Expected<CheckReport> PoolImpl::salvage(std::string_view name,
     found.add(slot->error.message());
   } else {
     slot->instance->index().check({.deep = true}, found);
+    // What the walk behind the open has found; and the list of the open is limited.
+    if (found.ok() && !slot->error.ok()) found.add(slot->error.message());
+    if (found.ok() && damage_.violation_count > damage_.violations.size()) {
+      found.add("the pool has more damage than the open has listed");
+    }
   }
   CheckReport report;
   if (!attempt([&] { report = to_public(found); })) return fail(wrap(StatusCode::out_of_memory));

@@ -98,9 +98,12 @@ class SalvageTest(CliTest):
                 self.run_cli("put", self.pool, "k", "v", "--map", "other", "--engine", "phast")
                 self.whole = pathlib.Path(self.pool).read_bytes()
                 self.flip(self.whole.index(MAGICS[engine]))
-                found, messages = self.salvage(ENTRIES, LOST)
+                found, messages = self.salvage(ENTRIES, FAILURE)
                 self.assertEqual(found, {})
                 self.assertIn("root block is damaged", messages[0])
+                kept = self.write("kept.tsv", b"k\tv\n")
+                self.errors("salvage", self.pool, kept)  # it says what to do instead
+                self.assertEqual(pathlib.Path(kept).read_bytes(), b"k\tv\n")
                 self.assertEqual(self.output("salvage", self.pool, "--map", "other"), b"k\tv\n")
                 pathlib.Path(self.pool).unlink()
 
@@ -110,6 +113,8 @@ class SalvageTest(CliTest):
             with self.subTest(engine=engine):
                 types = generator.choice(((), ("--key", "u64", "--value", "u64")))
                 entries = NUMBERS if types else ENTRIES
+                if not types:  # values that were replaced: their records are there yet
+                    self.load(engine, {key: value[::-1] for key, value in ENTRIES.items()})
                 self.load(engine, entries, *types)
                 used = [at for at in range(FIRST, len(self.whole), 8)
                         if any(self.whole[at:at + 8])]
@@ -120,6 +125,29 @@ class SalvageTest(CliTest):
                     found, _ = self.salvage(entries, DONE, LOST, FAILURE)
                     kept.append(len(found))
                 self.assertGreater(sum(kept), len(kept) * len(entries) * 0.5, kept)
+                pathlib.Path(self.pool).unlink()
+
+    def test_damage_of_one_map_does_not_hide_that_of_another(self):
+        for name, prefix in (("a", b"akey:%05d"), ("default", b"bkey:%05d")):
+            entries = {prefix % i: b"v" for i in range(2000)}
+            self.run_cli("load", self.pool, "-", "--map", name, "--engine", "pskiplist",
+                         "--durability", "process", stdin=tsv(entries.items()))
+        self.whole = pathlib.Path(self.pool).read_bytes()
+        self.flip(*(self.place(b"akey:%05d" % i) + 3 for i in range(200)),
+                  self.place(b"bkey:00077") + 3)
+        found, _ = self.salvage(entries, LOST)
+        self.assertEqual(len(found), 1999)
+
+    def test_a_damaged_key_may_become_another_one(self):
+        first = 1 << 30
+        entries = {b"%d" % i: b"%d" % (i + (0xABCDEF << 32)) for i in range(first, first + 4000)}
+        for engine in ENGINES:
+            with self.subTest(engine=engine):
+                self.load(engine, entries, "--key", "u64", "--value", "u64")
+                key = (first + 1234).to_bytes(8, "little")
+                self.flip(self.whole.index(key))
+                found, messages = self.salvage(entries, LOST)
+                self.assertGreater(len(found), 3800, messages)
                 pathlib.Path(self.pool).unlink()
 
     def test_a_salvage_loads_into_a_new_pool(self):

@@ -78,7 +78,7 @@ class TerminalTest(CliTest):
         key, value = b"a\x1b]0;title\x07", b"\x1b[2J\xc2\x9b\x7f\xc3\xa9\r"
         self.run_cli("load", self.pool, "-", "--engine", "pskiplist", stdin=tsv([(key, value)]))
         self.run_cli("tag", self.pool)
-        escaped = rb"\x1B[2J" + b"\xc2" + rb"\x9B\x7F" + b"\xc3\xa9" + rb"\x0D"
+        escaped = rb"\x1B[2J\xC2\x9B\x7F" + b"\xc3\xa9" + rb"\x0D"
         line = rb"a\x1B]0;title\x07" + b"\t" + escaped + b"\n"
         for command in (["scan"], ["dump"], ["snapshot", "1"], ["salvage"]):
             shown = self.on_terminal(command[0], self.pool, *command[1:], out=True)

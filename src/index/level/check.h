@@ -114,6 +114,7 @@ class Check : public Close<T> {
       if (counts != (meta.print(slot) != 0)) violates("level.I1", "differs from its fingerprints");
       if (!counts) continue;
       ++report.entries;
+      const std::uint64_t before = report.violation_count;
       const Item<T> item = load(place);
       const std::uint64_t word = item.value[0];
       if (has_records()) {
@@ -142,7 +143,11 @@ class Check : public Close<T> {
       if (first.tier != &tier || first.bucket != bucket || first.slot != slot) {
         violates("level.I2", "holds a key that is elsewhere too");
       }
-      if (report.whole_entries == nullptr || !this->as_closed(tier, bucket, slot)) continue;
+      // A damaged slot may name a record that was freed.
+      const bool sound = report.violation_count == before;
+      if (report.whole_entries == nullptr || !sound || !this->as_closed(tier, bucket, slot)) {
+        continue;
+      }
       detail::Entry entry;
       if (!this->value_of(item, entry.value)) continue;
       entry.key = this->key_of(item);

@@ -248,6 +248,11 @@ class Check : public Recovery<T> {
       const std::uint64_t word = context_.platform.load(entry.value);
       if (records() && !check_record(word, true).ok()) continue;
       const Probe probe = probe_of(entry);
+      if constexpr (kBytes) {  // a damaged slot may name a record that was freed
+        const bool named = Codec::fingerprint(probe.bytes) == probe.fingerprint &&
+                           head_word(probe.bytes) == probe.word;
+        if (!named || desc.below(probe) || desc.above(probe)) continue;
+      }
       detail::Entry out{.key = {.word = probe.word, .bytes = probe.bytes}, .value = {}};
       if (value_of(word, out.value)) visit(out);
     }

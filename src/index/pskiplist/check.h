@@ -128,7 +128,12 @@ class Check : public Recovery<T> {
                                        Findings& report) {
     const Node& node = nodes_[number];
     const std::uint64_t value = load(entry_at(last.entry).value);
-    if (!this->as_closed(node) || (record_values_ && !check_record(value, true).ok())) return;
+    if (!this->as_closed(node)) return;
+    if (record_values_) {  // not the record of a key
+      if (!check_record(value, true).ok()) return;
+      const auto record = RecordView::read(context_.platform, this->records_.at(value));
+      if (!record.key().empty()) return;
+    }
     detail::Entry entry{.key = key_of(word, number), .value = {}};
     if (this->value_of(value, entry.value)) (*report.whole_entries)(entry);
   }

@@ -306,13 +306,16 @@ class Recovery : public Rollback<T> {
       keys = std::move(merged);
       others = {};
     }
-    for (std::size_t i = 1; i < keys.size(); ++i) {
-      if (comes_before(keys[i - 1], keys[i])) continue;
+    std::size_t kept = 0;
+    for (const Listed& key : keys) {
+      if (kept == 0 || comes_before(keys[kept - 1], key)) {
+        keys[kept++] = key;
+        continue;
+      }
       Status s = pass_over(Status::format(StatusCode::corruption, "two slots hold one key"));
       if (!s.ok()) return s;
-      return directory_.build(nullptr, 0, 1);
     }
-    return directory_.build(keys.begin(), keys.size(), threads);
+    return directory_.build(keys.begin(), kept, threads);
   }
 
   typename P::Latch damaged_latch_;

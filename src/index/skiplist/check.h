@@ -51,9 +51,15 @@ class Check : public Recovery<T> {
     const Node* at = head();
     const Node* sound = at;  // the last node whose key can be relied on
     std::uint64_t sum = 0;
-    for (std::uint64_t link = load_link(at, 0); link != 0; link = load_link(at, 0)) {
-      const Node* node = place_after(at, link, 0);
-      if (node == nullptr) {
+    for (;;) {
+      const std::uint64_t link = load_link(at, 0);
+      const Node* node = link != 0 ? place_after(at, link, 0) : nullptr;
+      if (node == nullptr && link == 0) {
+        if (report.whole_entries != nullptr) node = beyond(sound);
+        if (node == nullptr) break;
+        add_violation(report, "skiplist.I1", Kind::kBlock, offset_of(at),
+                      "ends the list too early");
+      } else if (node == nullptr) {
         add_violation(report, "skiplist.I1", Kind::kBlock, link & kOffsetMask,
                       "is no node, or out of order");
         if (report.whole_entries == nullptr) return;

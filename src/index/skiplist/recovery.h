@@ -23,7 +23,10 @@ class Recovery : public Plans<T> {
     trusted_ = clean;
     if constexpr (!kUpperDurable) {
       Status s = rebuild();
-      if (!s.ok()) s = this->pass_over(std::move(s));
+      if (!s.ok()) {
+        s = this->pass_over(std::move(s));
+        stale_ = false;  // a second attempt would fail, too
+      }
       if (!s.ok()) return fail(std::move(s));
     } else {
       std::uint32_t levels = kMaxHeight;
@@ -228,16 +231,15 @@ class Recovery : public Plans<T> {
   [[gnu::noinline]] Status rebuild() {
     Node* last[kMaxHeight];  // so far, in each level
     std::fill(last, last + kMaxHeight, head());
-    if (load_link(head(), 0) != 0) {
-      if (Status s = link_towers(last); !s.ok()) return s;
-    }
-    std::uint32_t levels = 1;
-    for (std::uint32_t level = 1; level < kMaxHeight; ++level) {
+    Status s = load_link(head(), 0) != 0 ? link_towers(last) : Status();
+    // Where a list that was closed is damaged, the links behind that are those of the close.
+    for (std::uint32_t level = 1; level < kMaxHeight && (s.ok() || !trusted_); ++level) {
       set_link(last[level], level, 0);
-      if (last[level] != head()) levels = level + 1;
     }
+    std::uint32_t levels = kMaxHeight;
+    while (levels > 1 && load_link(head(), levels - 1) == 0) --levels;
     levels_.store(levels, std::memory_order_release);
-    return {};
+    return s;
   }
 
   // Level 0 is one chain of cache misses. One thread follows it, and another one does all else
