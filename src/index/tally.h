@@ -31,7 +31,10 @@ class Tally {
   Tally(const Tally&) = delete;
   Tally& operator=(const Tally&) = delete;
   ~Tally() {
-    for (auto& piece : pieces_) std::free(piece.load(std::memory_order_acquire));
+    const std::uint32_t made = made_.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) {
+      std::free(pieces_[i].load(std::memory_order_acquire));
+    }
   }
 
   // Adds the i-th argument to number i.
@@ -60,8 +63,9 @@ class Tally {
   std::int64_t sum(unsigned number) const noexcept {
     [[maybe_unused]] const typename P::Unobserved unobserved{};
     std::int64_t sum = shared_.numbers[number].load(std::memory_order_relaxed);
-    for (const auto& pointer : pieces_) {
-      const Piece* piece = pointer.load(std::memory_order_acquire);
+    const std::uint32_t made = made_.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < made; ++i) {
+      const Piece* piece = pieces_[i].load(std::memory_order_acquire);
       if (piece == nullptr) continue;
       for (const Line& line : piece->lines) {
         sum += line.numbers[number].load(std::memory_order_relaxed);
@@ -101,6 +105,10 @@ class Tally {
     void* memory = std::aligned_alloc(alignof(Piece), sizeof(Piece));
     if (memory == nullptr) return nullptr;
     auto* fresh = new (memory) Piece;
+    std::uint32_t made = made_.load(std::memory_order_relaxed);
+    while (made <= number &&
+           !made_.compare_exchange_strong(made, number + 1, std::memory_order_acq_rel)) {
+    }
     Piece* there = nullptr;
     if (pieces_[number].compare_exchange_strong(there, fresh)) return fresh;
     std::free(memory);
@@ -108,6 +116,7 @@ class Tally {
   }
 
   typename P::template Atomic<Piece*> pieces_[kMaxThreadSlots / kThreads] = {};
+  typename P::template Atomic<std::uint32_t> made_{0};  // no piece at or behind this number
   Line shared_;
 };
 

@@ -217,9 +217,10 @@ TEST_F(Survive, KillsAndPowerFailures) {
   EXPECT_GT(operations_, scaled(3 * kSmall.keys, 0));
 }
 TEST_F(Survive, WhileSpaceGoesBack) {
-  const bool natural = chosen_engine().engine == Engine::phast;  // the engines differ little here
-  survive(kLarge, scaled(30, natural ? 4 : 1, 1), 1'000'000);
-  EXPECT_GE(returned_, scaled(1, natural ? 1 : 0, 0));
+  // The engines differ little here.
+  if (chosen_engine().engine != Engine::phast && !at_length()) return;
+  survive(kLarge, scaled(30, 4, 1), 1'000'000);
+  EXPECT_GE(returned_, scaled(1, 0));
 }
 
 }  // namespace
