@@ -47,7 +47,7 @@ class Tally {
     if (shared) [[unlikely]]
       line = &shared_;
     Number* number = line->numbers;
-    ((n != 0 ? raise(*number, n, shared) : 0, ++number), ...);
+    ((n != 0 ? raise(*number, static_cast<std::uint64_t>(n), shared) : 0, ++number), ...);
   }
   // Adds 1 to a number. Returns what only this call returns: it rises by kTurn in a thread, and
   // starts below kTurn.
@@ -57,12 +57,12 @@ class Tally {
     const std::uint32_t slot = P::thread_slot();
     Line* line = own(slot);
     const bool shared = line == nullptr;
-    const std::int64_t before = raise((shared ? shared_ : *line).numbers[number], 1, shared);
-    return static_cast<std::uint64_t>(before) * kTurn + (shared ? kMaxThreadSlots : slot);
+    const std::uint64_t before = raise((shared ? shared_ : *line).numbers[number], 1, shared);
+    return before * kTurn + (shared ? kMaxThreadSlots : slot);
   }
   std::int64_t sum(unsigned number) const noexcept {
     [[maybe_unused]] const typename P::Unobserved unobserved{};
-    std::int64_t sum = shared_.numbers[number].load(std::memory_order_relaxed);
+    std::uint64_t sum = shared_.numbers[number].load(std::memory_order_relaxed);
     const std::uint32_t made = made_.load(std::memory_order_acquire);
     for (std::uint32_t i = 0; i < made; ++i) {
       const Piece* piece = pieces_[i].load(std::memory_order_acquire);
@@ -71,11 +71,11 @@ class Tally {
         sum += line.numbers[number].load(std::memory_order_relaxed);
       }
     }
-    return sum;
+    return static_cast<std::int64_t>(sum);
   }
 
  private:
-  using Number = typename P::template Atomic<std::int64_t>;
+  using Number = typename P::template Atomic<std::uint64_t>;  // a sum of checksums wraps
   static constexpr std::uint32_t kThreads = 16;
   struct alignas(64) Line {
     Number numbers[kNumbers] = {};
@@ -93,11 +93,11 @@ class Tally {
   }
   // Returns what the number was. Relaxed order: no thread concludes anything from a number about
   // other memory.
-  [[gnu::always_inline]] static std::int64_t raise(Number& number, std::int64_t n,
-                                                   bool shared) noexcept {
+  [[gnu::always_inline]] static std::uint64_t raise(Number& number, std::uint64_t n,
+                                                    bool shared) noexcept {
     if (shared) [[unlikely]]
       return number.fetch_add(n, std::memory_order_relaxed);
-    const std::int64_t before = number.load(std::memory_order_relaxed);
+    const std::uint64_t before = number.load(std::memory_order_relaxed);
     number.store(before + n, std::memory_order_relaxed);
     return before;
   }
