@@ -16,6 +16,7 @@
 #include <libpmem2.h>
 #endif
 
+#include "platform/lines.h"
 #include "platform/mounts.h"
 
 namespace perdure {
@@ -125,19 +126,16 @@ bool is_disk(const char* name) {
 
 // The mount options of a device, from mountinfo; "" if they cannot be read.
 bool journals_data(unsigned device_major, unsigned device_minor) {
-  std::FILE* file = std::fopen("/proc/self/mountinfo", "re");
-  if (file == nullptr) return true;  // cannot tell
   char device[32];
   std::snprintf(device, sizeof(device), " %u:%u ", device_major, device_minor);
-  char line[4096];
   bool journals = false;
-  while (std::fgets(line, sizeof(line), file) != nullptr) {
-    if (std::strstr(line, device) != nullptr && std::strstr(line, "data=journal") != nullptr) {
-      journals = true;
-    }
-  }
-  std::fclose(file);
-  return journals;
+  bool known = false;  // no process is without a mount
+  for_each_line("/proc/self/mountinfo", [&](const char* line) {
+    known = true;
+    journals = std::strstr(line, device) != nullptr && std::strstr(line, "data=journal") != nullptr;
+    return journals;
+  });
+  return journals || !known;
 }
 
 // With msync, `power` needs whole sectors written by DMA from the page: ext4 or xfs on a plain
