@@ -395,7 +395,8 @@ PERDURE_API perdure_status perdure_pool_check(perdure_pool* pool,
 
 // For a damaged pool that was opened with PERDURE_OPEN_READ_ONLY and PERDURE_POOL_ALLOW_DAMAGE.
 // Calls visit for each entry of the map `name` that is as it was written, in any order; it returns
-// false to get no more. `visited` and `report` may be NULL; `options` say where violations go.
+// false to get no more. `visited` and `report` may be NULL; `options` say where violations go, and
+// their `progress` is not called.
 // Integers and words of a pool that was not closed have no checksum, and are visited as they are.
 // Fails with PERDURE_CORRUPTION if something is lost or may be: the outputs are then filled, and
 // the text is the first violation. `visit` must not call the library. O(bytes of the map).
