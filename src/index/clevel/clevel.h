@@ -8,9 +8,10 @@
 //   operations linearize on the item, not on the slot; the slots of the level that drains are
 //   sealed; there is no persistent cursor, context or buffer; an update never writes a slot; of the
 //   inserts of one key one succeeds.
-// PARTS  Each derives from the one before: state.h, lookup.h, ready.h (blocks for levels),
-//   growth.h, rehash.h, insert.h, write.h, many.h (write_many), scan.h, recovery.h, check.h, this
-//   file.
+// READING PATH  (lines) Core: layout.h 78, hash.h 61, item.h 84, stripe.h 133, state.h 200,
+//   lookup.h 534, growth.h 733, write.h 761, recovery.h 501. The ends of write.h (write_many, plans
+//   of batches) and recovery.h (check, statistics) are optional. Each class derives from the one
+//   before: state.h -> lookup.h -> growth.h -> write.h -> recovery.h -> this file.
 // LAYOUT  layout.h has the root and buckets, item.h the items, index/blob.h the blobs. A level is
 //   2^b buckets and nothing else. The ring of words in the root names the levels: one word store
 //   makes the list longer or shorter.
@@ -141,15 +142,15 @@
 #include <memory>
 #include <utility>
 
-#include "index/clevel/check.h"
+#include "index/clevel/recovery.h"
 #include "index/engine.h"
 #include "index/engine_report.h"
 
 namespace perdure::clevel {
 
 template <class T>
-class ClevelMap final : public Check<T> {
-  using Base = Check<T>;
+class ClevelMap final : public Recovery<T> {
+  using Base = Recovery<T>;
   using P = typename T::Platform;
   using G = typename T::Geometry;
   friend MapEngine<T, Root, ClevelMap, detail::Index>;

@@ -167,7 +167,7 @@ class State : public MapEngine<T, Root, ClevelMap<T>, detail::Index> {
    private:
     State& map_;
   };
-  // The rehash as a unit of background work. Its step is in a layer above, in rehash.h.
+  // The rehash as a unit of background work. Its step is in a layer above, in growth.h.
   struct RehashUnit final : BackgroundWork<P> {
     explicit RehashUnit(State* m) : map(m) {}
     Step run_some() noexcept override { return static_cast<ClevelMap<T>*>(map)->rehash_some(); }
