@@ -9,9 +9,11 @@
 //   bucket are in DRAM; movements are recorded; a resize is one store.
 // LAYOUT  layout.h and line.h (media), tier.h (DRAM). A bucket is two lines of {tokens, 3 slots,
 //   crc}. In maps of arrays, a line has 2 slots of 31 bytes and their tokens.
-// PARTS  state.h -> lookup.h -> levels.h -> shrink.h -> expansion.h -> movement.h -> drain.h ->
-//   replace.h -> write.h -> many.h (write_many) -> close.h -> check.h -> recovery.h: each derives
-//   from the one before it.
+// READING PATH  (lines) Core: layout.h 142, line.h 106, codec.h 99, tier.h 214, locks.h 97,
+//   state.h 109, lookup.h 487, movement.h 724, write.h 697, recovery.h 511. Optional parts end two
+//   of them: write_many() and plans of batches end write.h; check, audit and statistics end
+//   recovery.h. Each class derives from the one before it: ../map_engine.h -> state.h ->
+//   lookup.h -> movement.h -> write.h -> recovery.h -> this.
 // INVARIANTS  (C: after any crash; D: in DRAM)
 //   level.I1 C  A slot counts iff its token is set. Its key lies in one of the two buckets that its
 //         hashes name in that level.
@@ -43,7 +45,7 @@
 //   update  as find -> lock of its bucket, at the version seen -> value word -> F S (PP) -> unlock
 //           (LP) -> retire. 1F 1S; by a record (k+1)F 2S. Absent: as find. After kRetries it takes
 //           the locks of an insert; a put that finds nothing is an insert.
-//   .. of an array's two words (replace.h): the other slot of the line and both tokens, in one
+//   .. of an array's two words (write.h): the other slot of the line and both tokens, in one
 //           line -> F S (PP). If that slot is taken: Update line, F S (PP) -> both words, F S ->
 //           no Update, F S. 1F 1S or 3F 3S.
 //   erase   as update -> token -> F S (PP) -> fingerprint -> unlock (LP). 1F 1S.
