@@ -329,7 +329,7 @@ struct TagBesideAWrite : rl::test_suite<TagBesideAWrite, 2> {
     return {state->load(std::memory_order_seq_cst)};
   }
   void thread(unsigned index) {
-    if (index == 0) {  // pskiplist/mutation.h: stamp
+    if (index == 0) {  // pskiplist/write.h: stamp
       if (P::planted.order) {
         state->store(kUnstamped.word, std::memory_order_release);
       } else {

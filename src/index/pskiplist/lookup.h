@@ -1,25 +1,35 @@
 // Lookup: the entry that counts in the latest state, or at a closed version; finds of one key and
-// of many. Responsible for the readers' side of pskiplist.I3 and pskiplist.I6.
+// of many; scans of keys in order, leaf after leaf; and versions: tag, reads of closed versions,
+// history, diff, pins. Responsible for the readers' side of pskiplist.I3 and pskiplist.I6, and for
+// pskiplist.I8 while a map is open.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <utility>
 
-#include "index/pskiplist/history.h"
+#include "index/ordered/scan_range.h"
+#include "index/pskiplist/state.h"
 
 namespace perdure::pskiplist {
 
 template <class T>
-class Lookup : public History<T> {
+class Lookup : public MapState<T> {
  protected:
-  using Base = History<T>;
-  using Base::absent, Base::clock, Base::context_, Base::deliver, Base::directory_, Base::kGroup;
+  using Base = MapState<T>;
+  using Base::absent, Base::begin_mutation, Base::begin_read, Base::clock, Base::clock_;
   using Base::Base;
-  using Base::entry_at, Base::horizon_, Base::nodes_, Base::persist, Base::search, Base::slot_at;
-  using Base::value_of;
-  using typename Base::Codec, typename Base::Keys, typename Base::P, typename Base::Visit;
-  using typename Base::Node;
+  using Base::context_, Base::deliver, Base::directory_, Base::entry_at, Base::for_each_entry;
+  using Base::horizon_, Base::kGroup, Base::limit_, Base::limit_latch_, Base::load, Base::nodes_;
+  using Base::persist, Base::pin_latch_, Base::pins_, Base::reserve_, Base::root_, Base::search;
+  using Base::slot_at, Base::store_durably, Base::value_of;
+  using typename Base::Codec, typename Base::Keys, typename Base::Node, typename Base::P;
+  using typename Base::Visit;
+
+  // --- finds ---
 
   // Returns the key's node, or 0, for a caller that goes on to the slot. If the guess is right,
   // both misses overlap.
@@ -138,11 +148,309 @@ class Lookup : public History<T> {
     return find_node(group.numbers[i], visit);
   }
 
+  // --- scans ---
+
+  static constexpr std::uint32_t kLeafKeys = T::Geometry::kLeafKeys;
+  // The keys of a leaf that are within the limits, in the direction of the scan.
+  struct Listing {
+    std::uint32_t count = 0;
+    std::uint64_t words[kLeafKeys];
+    std::uint32_t nodes[kLeafKeys];
+  };
+
+  detail::Key key_of(std::uint64_t word, std::uint32_t node) const {
+    if constexpr (Codec::kBytes) return {.word = word, .bytes = directory_.key_of(node)};
+    return {.word = word};
+  }
+  // Calls visit(listing) for leaf after leaf, in one guard, until it returns false. A key that is
+  // there throughout is listed once.
+  template <class F>
+  [[gnu::noinline]] Expected<void> for_each_leaf(const detail::ScanRange& range, F&& visit) {
+    Limits limits(range);
+    EpochGuard<P> guard(context_.epochs);
+    if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
+    Probe position = limits.start(range.reverse);
+    Batch batch;
+    Listing listing;
+    for (bool end = false;;) {
+      directory_.collect(position, batch);
+      within(batch, limits, range.reverse, listing);
+      if (listing.count != 0 && !visit(listing)) break;
+      position = ordered::behind<Codec>(batch, range.reverse, end);
+      if (end) break;
+      limits.pass(position, batch.low, range.reverse);
+      if (limits.end_before(position, range.reverse)) break;
+    }
+    // Keys in pages that were lost meanwhile may have been read as zeros.
+    if (context_.platform.poisoned()) [[unlikely]]
+      return fail(context_.platform.failure());
+    return {};
+  }
+
+  // --- versions ---
+
+  // Reserves versions up to this one and more (pskiplist.I8). Where a power failure could take the
+  // limit back, it waits for a cut that has it: so it is called in no guard but one that is around
+  // the operation. Callers that meet wait for one cut, or for two. Errors: those of a mutation, and
+  // of the log.
+  [[gnu::noinline]] Status extend_limit(std::uint64_t version) {
+    std::uint64_t limit = 0;
+    {
+      MutationGuard<P> guard(context_.epochs);
+      if (Status s = begin_mutation(guard, false); !s.ok()) return s;
+      LatchGuard latch(limit_latch_);
+      if (limit_.load(std::memory_order_relaxed) >= version) return {};
+      limit = load(root_->limit);
+      if (limit < version) {
+        limit = std::min(version + T::Geometry::kReservedVersions - 1, kLastVersion);
+        Status s = store_durably(root_->limit, limit, "pskiplist.tag.limit"_site);
+        if (!s.ok()) return s;
+      }
+      PERDURE_ASSERT(P, "pskiplist.I8", limit >= version);
+      PERDURE_ASSERT(P, "pskiplist.I8",
+                     context_.platform.persisted(&root_->limit, sizeof(root_->limit)));
+      if (context_.cuts == nullptr) {
+        limit_.store(limit, std::memory_order_release);
+        return {};
+      }
+    }
+    if (Status s = context_.cuts->make_durable(); !s.ok()) return s;
+    LatchGuard latch(limit_latch_);  // another thread may have come further
+    if (limit_.load(std::memory_order_relaxed) < limit) {
+      limit_.store(limit, std::memory_order_release);
+    }
+    return {};
+  }
+
  private:
   // `number`: 0 if the key has no node.
   [[gnu::always_inline]] Expected<bool> find_node(std::uint32_t number, Visit visit) {
     if (number == 0) return absent();
     return show(Found::of(latest(nodes_[number])), kLatest, visit);
+  }
+
+  // --- scans ---
+
+  using Limits = ordered::Limits<Codec>;
+  using Batch = typename Directory<T>::Batch;
+
+  // Overlaps the misses of a leaf's keys: of their nodes, and of histories that are read from their
+  // beginning at that version.
+  [[gnu::noinline]] void prefetch(const Listing& listing, std::uint64_t limit,
+                                  std::uint64_t version) const {
+    const std::uint64_t n = std::min<std::uint64_t>(listing.count, limit);
+    for (std::uint64_t i = 0; i < n; ++i) __builtin_prefetch(&nodes_[listing.nodes[i]]);
+    for (std::uint64_t i = 0; version != kLatest && i < n; ++i) {
+      const Node& node = nodes_[listing.nodes[i]];
+      const End end = node.end();
+      if (end.version() <= version || end.entries == 1) continue;
+      __builtin_prefetch(&slot_at(node.slot.load(std::memory_order_relaxed)));
+    }
+  }
+  // Whether entries that were read at the version may be delivered. `damaged`: the word of one of
+  // them that names no record, if there is one. Such a word may be 0, as lost lines read.
+  Status confirm(std::uint64_t version, std::optional<std::uint64_t> damaged) const {
+    if (version != kLatest) {
+      if (Status s = readable(version); !s.ok()) return s;
+    }
+    if (context_.platform.poisoned()) return context_.platform.failure();
+    return damaged ? Records<P>::damaged(*damaged) : Status();
+  }
+  [[gnu::noinline]] Expected<void> scan_versions(
+      const detail::ScanRange& range, std::uint64_t version,
+      FunctionRef<bool(std::span<const detail::Entry>)> visit) {
+    Status failure;
+    std::uint64_t left = range.limit;
+    bool to_the_end = true;
+    if (left == 0) return {};
+    auto done = for_each_leaf(range, [&](const Listing& listing) {
+      to_the_end = false;
+      detail::Entry entries[kLeafKeys];
+      std::uint32_t count = 0;
+      std::optional<std::uint64_t> damaged;
+      prefetch(listing, left, version);
+      for (std::uint32_t i = 0; i < listing.count && count < left; ++i) {
+        Node& node = nodes_[listing.nodes[i]];
+        const Found found = version == kLatest ? Found::of(latest(node)) : as_of(node, version);
+        if (!found.present) continue;
+        detail::Entry& entry = entries[count];
+        if (!value_of(found.word, entry.value)) {
+          damaged = found.word;
+          continue;
+        }
+        entry.key = key_of(listing.words[i], listing.nodes[i]);
+        ++count;
+      }
+      failure = confirm(version, damaged);
+      if (!failure.ok()) return false;
+      left -= count;
+      const bool more = count == 0 || visit(std::span<const detail::Entry>(entries, count));
+      if (context_.platform.poisoned()) failure = context_.platform.failure();
+      return to_the_end = more && left > 0 && failure.ok();
+    });
+    if (!done) return done;
+    // A trim may have removed the last keys, and then their leaves were not listed.
+    if (version != kLatest && to_the_end) failure = readable(version);
+    if (!failure.ok()) return fail(std::move(failure));
+    return {};
+  }
+  void within(const Batch& batch, const Limits& limits, bool reverse, Listing& out) const {
+    const auto before = [&](std::uint32_t i, const Probe& probe) {  // key < probe
+      if (!Codec::kBytes || batch.words[i] != probe.word) return batch.words[i] < probe.word;
+      return ordered::compare(probe, directory_.key_of(batch.nodes[i])) > 0;
+    };
+    out.count = 0;
+    for (std::uint32_t n = 0; n < batch.count; ++n) {
+      const std::uint32_t i = reverse ? batch.count - 1 - n : n;
+      if (limits.has_from && before(i, limits.from)) continue;
+      if (limits.has_to && !before(i, limits.to)) continue;
+      out.words[out.count] = batch.words[i];
+      out.nodes[out.count++] = batch.nodes[i];
+    }
+  }
+
+ public:
+  Expected<void> scan(const detail::ScanRange& range,
+                      FunctionRef<bool(std::span<const detail::Entry>)> visit) override {
+    return scan_versions(range, kLatest, visit);
+  }
+
+  // --- versions ---
+
+  Expected<std::uint64_t> tag() override {
+    for (std::uint64_t version = 0;;) {
+      {
+        MutationGuard<P> guard(context_.epochs);
+        if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
+        version = clock();
+        while (version < kLastVersion && version <= limit_.load(std::memory_order_acquire)) {
+          if (clock_.compare_exchange_strong(version, version + 1,
+                                             std::memory_order_seq_cst)) {  // LP
+            PERDURE_ASSERT(P, "pskiplist.I8", version <= limit_.load(std::memory_order_relaxed));
+            reserve_.try_refill();  // a closed version makes erases append
+            return version;
+          }
+        }
+      }
+      if (version >= kLastVersion) return fail(StatusCode::pool_full, "no version is left");
+      if (Status s = extend_limit(version); !s.ok()) return fail(std::move(s));
+    }
+  }
+  detail::VersionRange versions() override {
+    return {horizon_.load(std::memory_order_seq_cst), clock() - 1};
+  }
+
+  Expected<bool> read_at(const detail::Key& key, std::uint64_t version,
+                         FunctionRef<void(const detail::Value&)> visit) override {
+    EpochGuard<P> guard(context_.epochs);
+    if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
+    if (Status s = readable(version); !s.ok()) return fail(std::move(s));
+    const std::uint32_t number = find_with_slot(Codec::probe(key));
+    return show(number != 0 ? as_of(nodes_[number], version) : Found{}, version, visit);
+  }
+  Expected<void> scan_at(std::uint64_t version, const detail::ScanRange& range,
+                         FunctionRef<bool(std::span<const detail::Entry>)> visit) override {
+    if (Status s = readable(version); !s.ok()) return fail(std::move(s));
+    return scan_versions(range, version, visit);
+  }
+
+  // LP: that of a find, which returns the last entry. The entries before it are durable and stay
+  // the same. So if a stamp is still the same after the value was loaded, both belong to one entry.
+  // A trim may remove entries meanwhile, and the whole slot once no version that can be read has
+  // the key. Then the history ends there, or continues with the entries that stay. If another key
+  // gets the slot, its entry has no version below that of the last entry here.
+  Expected<void> history(const detail::Key& key,
+                         FunctionRef<bool(const detail::VersionedValue&)> visit) override {
+    const P& platform = context_.platform;
+    EpochGuard<P> guard(context_.epochs);
+    if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
+    const std::uint32_t number = find_with_slot(Codec::probe(key));
+    const End end = number != 0 ? latest(nodes_[number]) : End{};
+    if (end.entry == 0) {
+      if (platform.poisoned()) [[unlikely]]
+        return fail(platform.failure());
+      return {};
+    }
+    Status failure;
+    bool more = true;
+    const auto pass_on = [&](std::uint64_t version, bool present, std::uint64_t word) {
+      detail::VersionedValue out{.version = version};
+      if (present && !value_of(word, out.value.emplace())) failure = Records<P>::damaged(word);
+      if (platform.poisoned()) failure = platform.failure();
+      return more = failure.ok() && visit(out);
+    };
+    const std::uint64_t slot = nodes_[number].slot.load(std::memory_order_acquire);
+    if (std::uint32_t left = end.entries; slot != 0 && left != 1) {  // at most so many, with `end`
+      for_each_entry(slot_at(slot), [&](std::uint64_t offset, std::uint64_t stamp) {
+        if (version_of(stamp) >= end.version()) return false;
+        const std::uint64_t word = load(entry_at(offset).value);
+        if (load(entry_at(offset).stamp) != stamp) return true;
+        return pass_on(version_of(stamp), !is_removed(stamp), word) && --left != 1;
+      });
+    }
+    if (more) (void)pass_on(end.version(), end.present(), end.value);
+    if (!failure.ok()) return fail(std::move(failure));
+    return {};
+  }
+
+  Expected<void> diff(std::uint64_t from, std::uint64_t to, const detail::ScanRange& range,
+                      FunctionRef<bool(const detail::Difference&)> visit) override {
+    for (const std::uint64_t version : {from, to}) {
+      if (Status s = readable(version); !s.ok()) return fail(std::move(s));
+    }
+    Status failure;
+    std::uint64_t left = range.limit;
+    bool to_the_end = true;
+    if (left == 0) return {};
+    auto done = for_each_leaf(range, [&](const Listing& listing) {
+      to_the_end = false;
+      prefetch(listing, kLeafKeys, std::min(from, to));
+      for (std::uint32_t i = 0; i < listing.count && left > 0; ++i) {
+        Node& node = nodes_[listing.nodes[i]];
+        const Found sides[2] = {as_of(node, from), as_of(node, to)};
+        if (sides[0].entry == sides[1].entry) continue;
+        detail::Difference out;
+        std::optional<detail::Value>* values[2] = {&out.before, &out.after};
+        std::optional<std::uint64_t> damaged;
+        for (int side = 0; side < 2; ++side) {
+          if (!sides[side].present) continue;
+          if (!value_of(sides[side].word, values[side]->emplace())) damaged = sides[side].word;
+        }
+        failure = confirm(std::min(from, to), damaged);
+        if (!failure.ok()) return false;
+        if (!out.before && !out.after) continue;
+        if (out.before && out.after && out.before->word == out.after->word &&
+            out.before->bytes == out.after->bytes) {
+          continue;
+        }
+        out.key = key_of(listing.words[i], listing.nodes[i]);
+        --left;
+        if (!visit(out)) return false;
+      }
+      return to_the_end = left > 0;
+    });
+    if (!done) return done;
+    // For a key that a trim removed both sides are the same.
+    if (to_the_end) failure = readable(std::min(from, to));
+    if (!failure.ok()) return fail(std::move(failure));
+    return {};
+  }
+
+  Status pin(detail::VersionPin& pin, std::uint64_t version) override {
+    if (context_.platform.poisoned()) return context_.platform.failure();
+    LatchGuard guard(pin_latch_);
+    if (Status s = readable(version); !s.ok()) return s;
+    pin = {.version = version, .next = pins_, .prev = nullptr, .pinned = true};
+    if (pins_ != nullptr) pins_->prev = &pin;
+    pins_ = &pin;
+    return {};
+  }
+  void unpin(detail::VersionPin& pin) noexcept override {
+    LatchGuard guard(pin_latch_);
+    if (!pin.pinned) return;
+    if (pin.next != nullptr) pin.next->prev = pin.prev;
+    (pin.prev != nullptr ? pin.prev->next : pins_) = pin.next;
+    pin = {};
   }
 };
 

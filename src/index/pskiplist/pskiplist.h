@@ -7,8 +7,11 @@
 //   reasons, in docs/design/pskiplist.md: an entry per version, not per operation; the first entry
 //   lies in the key's slot; leaves under PhaST's inner nodes in place of a skiplist.
 // LAYOUT  layout.h (media); key_node.h, directory.h, key_chain.h (DRAM).
-// PARTS  Each derives from the one before: state.h, history.h, lookup.h, scan.h, versions.h,
-//   mutation.h, write.h, trim.h, rollback.h, recovery.h, check.h.
+// READING PATH  (lines) Core: layout.h 107, stashes.h 146, key_node.h 207, key_chain.h 338,
+//   leaf.h 120, directory_lookup.h 212, directory.h 340, state.h 259, lookup.h 457, write.h 544,
+//   recovery.h 599. Optional: key_hints.h 258, segment_reserve.h 83, trim.h 350. Of the core
+//   files, the sections on batches and checks are optional, too. Each class derives from the one
+//   before: map_engine.h -> state.h -> lookup.h -> write.h -> trim.h -> recovery.h -> pskiplist.h.
 // INVARIANTS  (C: after any crash; D: in DRAM)
 //   pskiplist.I1 C  A slot counts iff its stamp is not 0. The versions of a history's entries rise.
 //         Entries behind the first empty one are empty. The value of a removed entry names nothing.
@@ -94,15 +97,15 @@
 #include <cstdint>
 #include <memory>
 
-#include "index/pskiplist/check.h"
+#include "index/pskiplist/recovery.h"
 
 namespace perdure::pskiplist {
 
 struct Peek;
 
 template <class T>
-class PSkipListMap final : public Check<T> {
-  using Base = Check<T>;
+class PSkipListMap final : public Recovery<T> {
+  using Base = Recovery<T>;
   using Base::context_;
   using typename Base::P, typename Base::Codec;
   friend MapEngine<T, layout::Root, PSkipListMap, detail::VersionedIndex>;

@@ -1,26 +1,31 @@
-// Trim: drops the entries that no readable version needs. Responsible for pskiplist.I6, and for the
-// order of its stores (W12).
+// Trim: drops the entries that no readable version needs, and takes away by a rollback what was
+// written after a version. Responsible for pskiplist.I6 and pskiplist.I7, and for the order of a
+// trim's stores (W12).
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
-#include "index/pskiplist/plans.h"
+#include "index/pskiplist/write.h"
 
 namespace perdure::pskiplist {
 
 template <class T>
-class Trim : public Plans<T> {
+class Trim : public Write<T> {
  protected:
-  using Base = Plans<T>;
+  using Base = Write<T>;
   using Base::Base;
-  using Base::begin_mutation, Base::capacity_of, Base::check_record, Base::clock, Base::directory_;
-  using Base::chain_, Base::context_, Base::root_, Base::trim_latch_;
-  using Base::entry_at, Base::for_each_entry, Base::give_back, Base::hold, Base::horizon_;
-  using Base::let_go, Base::load, Base::nodes_, Base::persist, Base::persisted, Base::pin_latch_;
-  using Base::pins_, Base::probe_of, Base::reserve_, Base::retire_segments, Base::retire_value;
-  using Base::segment_at, Base::slot_at, Base::store_durably;
+  using Base::begin_mutation, Base::capacity_of, Base::chain_, Base::check_record, Base::clock;
+  using Base::clock_, Base::context_, Base::count_, Base::directory_, Base::entry_at;
+  using Base::extend_limit, Base::for_each_entry, Base::for_each_segment, Base::free_slot;
+  using Base::give_back, Base::hold, Base::horizon_, Base::let_go, Base::limit_, Base::load;
+  using Base::nodes_, Base::persist, Base::persisted, Base::pin_latch_, Base::pins_;
+  using Base::place_end, Base::probe_of, Base::readable, Base::reserve_, Base::retire_segments;
+  using Base::retire_value, Base::root_, Base::segment_at, Base::slot_at, Base::store_durably;
+  using Base::trim_latch_;
   using typename Base::Chain, typename Base::Codec, typename Base::Node, typename Base::P;
+
+  // --- trim ---
 
   struct Progress {
     std::uint64_t horizon = 0;
@@ -76,7 +81,61 @@ class Trim : public Plans<T> {
     return {};
   }
 
+  // --- rollback ---
+
+  // Whether an entry stays. The entries that do not stay are the last.
+  [[gnu::noinline]] bool outlives(const Slot& slot, const Void& gone) const {
+    bool stays = false;
+    for_each_entry(slot, [&](std::uint64_t, std::uint64_t stamp) {
+      stays = !gone.has(version_of(stamp));
+      return false;
+    });
+    return stays;
+  }
+  // Empties the entries of those versions. A key without entries loses its slot, and its segments
+  // belong to no key. Returns true if the caller has to fence. With `freeing`, it retires what the
+  // entries name, and the caller has to fence before it leaves its guard.
+  [[gnu::noinline]] bool void_entries(Slot& slot, const Void& gone, bool freeing) {
+    if (load(slot.first.stamp) == 0) return false;
+    const bool stays = outlives(slot, gone);
+    bool wrote = false;
+    const auto empty = [&](Entry& entry) {
+      context_.platform.store(entry.stamp, 0);
+      context_.platform.flush(&entry.stamp, 8, "pskiplist.rollback.entry"_site);
+      wrote = true;
+    };
+    // All entries, from the first on: for_each_entry() would stop at an emptied one.
+    for_each_segment(slot, [&](std::uint64_t s) {
+      const std::uint32_t capacity = capacity_of(s);
+      for (std::uint32_t i = 0; i < capacity; ++i) {
+        Entry& entry = entry_at(entry_offset(s, i));
+        const std::uint64_t stamp = load(entry.stamp);
+        if (stamp == 0 || !gone.has(version_of(stamp))) continue;
+        if (stays) empty(entry);
+        if (freeing) retire_value(load(entry.value), stamp, "pskiplist.rollback.retire"_site);
+      }
+      return true;
+    });
+    if (stays) return wrote;
+    const std::uint64_t first = load(slot.first.stamp);
+    empty(slot.first);
+    if (freeing) retire_value(load(slot.first.value), first, "pskiplist.rollback.retire"_site);
+    return wrote;
+  }
+  // `to` counts only while it is not 0: it is stored after `from`, and cleared before it. Both are
+  // cleared. Otherwise one flipped bit of `to` would be a rollback that no caller has begun.
+  [[gnu::noinline]] Status set_rollback(std::uint64_t from, std::uint64_t to) {
+    P& platform = context_.platform;
+    if (to != 0) platform.store(root_->rollback_from, from);
+    platform.store(root_->rollback_to, to);
+    if (to == 0) platform.store(root_->rollback_from, 0);
+    const bool durable = persist(&root_->rollback_from, 16, "pskiplist.rollback.root"_site);
+    return durable ? Status() : StatusCode::poisoned;
+  }
+
  private:
+  // --- trim ---
+
   // The slot may be given to another key until its node is held.
   [[gnu::noinline]] Status trim_slot(std::uint64_t offset, Progress& progress) {
     const Slot& slot = slot_at(offset);
@@ -156,34 +215,6 @@ class Trim : public Plans<T> {
     drop = whole;
     return whole != 0 ? relink(slot, segment) : Status();
   }
-
- public:
-  // Block after block of the chain, with a guard for each. So freed memory can be used meanwhile,
-  // also for the copies that trim itself makes.
-  Expected<std::uint64_t> trim(std::uint64_t version) override {
-    LatchGuard trimming(trim_latch_);
-    std::uint64_t horizon = version;
-    Status s = raise_horizon(version, horizon);
-    if (!s.ok()) return fail(std::move(s));
-    for (std::uint32_t number = 1; number <= chain_.numbers(); ++number) {
-      Progress progress{.horizon = horizon};
-      s = trim_block(number, progress);
-      if (!s.ok()) return fail(std::move(s));
-      if (!progress.short_of_room) continue;
-      context_.epochs.drain_all();
-      context_.heap.reclaim();
-    }
-    reserve_.room();
-    {
-      MutationGuard<P> guard(context_.epochs);
-      if (guard.ok() && guard.pass_gate()) chain_.give_back_all();
-    }
-    // Slots in lost pages were skipped.
-    if (context_.platform.poisoned()) return fail(context_.platform.failure());
-    return horizon;
-  }
-
- private:
   // `horizon`: gets the first version that remains.
   [[gnu::noinline]] Status raise_horizon(std::uint64_t version, std::uint64_t& horizon) {
     MutationGuard<P> guard(context_.epochs);
@@ -219,6 +250,100 @@ class Trim : public Plans<T> {
       if (Status s = trim_slot(Chain::slot_in(block, i), progress); !s.ok()) return s;
     }
     return {};
+  }
+
+  // --- rollback ---
+
+  Status may_roll_back(std::uint64_t version, std::uint64_t open) {
+    if (Status s = readable(version); !s.ok()) return s;
+    if (open >= kLastVersion) return Status::format(StatusCode::pool_full, "no version is left");
+    LatchGuard pins(pin_latch_);
+    for (const detail::VersionPin* pin = pins_; pin != nullptr; pin = pin->next) {
+      if (pin->version <= version) continue;
+      return Status::format(StatusCode::busy, "version %llu is pinned",
+                            static_cast<unsigned long long>(pin->version));
+    }
+    return {};
+  }
+  // All stores are made in guards: a seal waits for threads that are in one (pool.S1).
+  // `begun` stays false if the limit has to reach `open` before.
+  [[gnu::noinline]] Status begin_rollback(std::uint64_t version, std::uint64_t open, bool& begun) {
+    MutationGuard<P> guard(context_.epochs);
+    if (Status s = begin_mutation(guard, false); !s.ok()) return s;
+    if (Status s = may_roll_back(version, open); !s.ok()) return s;
+    // Later versions read as this one from now on, and none of them is written again.
+    if (open > limit_.load(std::memory_order_acquire)) return {};
+    if (Status s = set_rollback(version, open); !s.ok()) return s;  // PP(rollback)
+    PERDURE_ASSERT(
+        P, "pskiplist.I7",
+        context_.platform.persisted(&root_->rollback_from, 2 * sizeof(root_->rollback_to)));
+    PERDURE_ASSERT(P, "pskiplist.I8", open <= limit_.load(std::memory_order_relaxed));
+    begun = true;
+    return {};
+  }
+  // Makes the node agree with its history. A key without entries leaves the map.
+  [[gnu::noinline]] void roll_back_node(std::uint64_t offset) {
+    const Slot& slot = slot_at(offset);
+    const Probe probe = probe_of(load(slot.key));
+    const std::uint32_t number = directory_.find(probe);
+    if (number == 0) return;
+    if (load(slot.first.stamp) != 0) {
+      place_end(nodes_[number], slot);
+    } else {
+      free_slot(offset, number, probe, "pskiplist.rollback.retire_key"_site);
+    }
+  }
+
+ public:
+  // Block after block of the chain, with a guard for each. So freed memory can be used meanwhile,
+  // also for the copies that trim itself makes.
+  Expected<std::uint64_t> trim(std::uint64_t version) override {
+    LatchGuard trimming(trim_latch_);
+    std::uint64_t horizon = version;
+    Status s = raise_horizon(version, horizon);
+    if (!s.ok()) return fail(std::move(s));
+    for (std::uint32_t number = 1; number <= chain_.numbers(); ++number) {
+      Progress progress{.horizon = horizon};
+      s = trim_block(number, progress);
+      if (!s.ok()) return fail(std::move(s));
+      if (!progress.short_of_room) continue;
+      context_.epochs.drain_all();
+      context_.heap.reclaim();
+    }
+    reserve_.room();
+    {
+      MutationGuard<P> guard(context_.epochs);
+      if (guard.ok() && guard.pass_gate()) chain_.give_back_all();
+    }
+    // Slots in lost pages were skipped.
+    if (context_.platform.poisoned()) return fail(context_.platform.failure());
+    return horizon;
+  }
+  Status rollback(std::uint64_t version) override {
+    LatchGuard trimming(trim_latch_);
+    count_.forget();
+    const std::uint64_t open = clock();
+    for (bool begun = false; !begun;) {
+      Status s = begin_rollback(version, open, begun);
+      if (s.ok() && !begun) s = extend_limit(open);
+      if (!s.ok()) return s;
+    }
+    for (std::uint32_t number = 1; number <= chain_.numbers(); ++number) {
+      EpochGuard<P> guard(context_.epochs);
+      if (!guard.ok()) return StatusCode::out_of_memory;
+      const std::uint64_t block = chain_.offset_of(number);
+      for (std::uint32_t i = 0; block != 0 && i < Chain::kSlots; ++i) {
+        const std::uint64_t slot = Chain::slot_in(block, i);
+        if (!void_entries(slot_at(slot), {version, open}, true)) continue;
+        if (!context_.platform.fence("pskiplist.rollback.entry"_site)) return StatusCode::poisoned;
+        roll_back_node(slot);
+      }
+    }
+    clock_.store(open + 1, std::memory_order_seq_cst);
+    EpochGuard<P> guard(context_.epochs);
+    if (!guard.ok()) return StatusCode::out_of_memory;
+    chain_.give_back_all();
+    return set_rollback(0, 0);
   }
 };
 
