@@ -2,13 +2,13 @@
 # packages, configures and builds; a second call is incremental.
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tools setup-clang setup-lint setup-compare setup-go setup-mpi setup-c \
-        setup-python setup-cross setup-docs setup-ycsb build demo test check format format-check \
-        tidy asan tsan nightly bench bench-c bench-check bench-compare report report-page \
-        report-power report-buffered report-full setup-report bench-python ycsb ycsb-run test-ycsb \
-        paper-figures papers papers-built figures guard-builds lin mutants faults fuzz coverage \
-        coherence python test-python wheel ci-python seventh-engine cross docs test-docs \
-        setup-packages deb dist test-packages setup-power power-cuts disk-errors setup-world world \
-        with-tests ci clean
+        setup-python setup-others setup-cross setup-docs setup-ycsb build demo test check format \
+        format-check tidy asan tsan nightly bench bench-c bench-check bench-compare report \
+        report-page report-power report-buffered report-full setup-report bench-python ycsb \
+        ycsb-run test-ycsb paper-figures papers papers-built figures guard-builds lin mutants \
+        faults fuzz coverage coherence python test-python other-projects wheel ci-python \
+        seventh-engine cross docs test-docs setup-packages deb dist test-packages setup-power \
+        power-cuts disk-errors setup-world world with-tests ci clean
 
 SOURCE_DIRS := src include tools testing bench evaluation tests examples fuzz python
 ENGINE ?= phast
@@ -67,6 +67,10 @@ setup-world:     ## the same for world: ext4, xfs, btrfs
 setup-report:    ## the same for the pictures of a report, which matplotlib draws
 	@scripts/setup.sh report
 	@scripts/venv.sh report
+
+setup-others:    ## the same for other-projects: CPython's tests, and build/venv-others
+	@scripts/setup.sh others
+	@scripts/venv.sh others
 
 setup-docs:      ## the same for the documentation site, and what pip installs into build/venv-docs
 	@scripts/setup.sh docs
@@ -168,6 +172,9 @@ python: build/release/build.ninja setup-python  ## build the Python package in b
 
 test-python: python  ## run the tests of the Python package
 	PYTHONPATH=build/release/python build/venv/bin/python -m pytest
+
+other-projects: python setup-others  ## run tests of zarr, langchain, dogpile.cache and CPython
+	PYTHONPATH=build/release/python build/venv-others/bin/python -m pytest tests/other_projects
 
 wheel: setup-python  ## make a wheel of the Python package for other machines, in dist/
 	@scripts/wheel.sh

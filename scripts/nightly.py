@@ -22,6 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 STEPS = {
     "ci": "make ci",
     "docs": "make test-docs",
+    "other projects": "make other-projects",
     "asan": "make asan",
     "papers": "make papers",
     "guards": "make guard-builds && scripts/guards.py nightly --engine {E}",

@@ -11,6 +11,7 @@
 #   setup.sh report   the pictures of a report; scripts/venv.sh report installs the rest
 #   setup.sh docs     the documentation site and its tests; scripts/venv.sh docs installs the rest
 #   setup.sh python   the Python package; scripts/venv.sh installs the rest
+#   setup.sh others   tests of other projects; scripts/venv.sh others installs the rest
 #   setup.sh aarch64  the cross build for aarch64; scripts/aarch64.sh unpacks the rest
 #   setup.sh ycsb     the bindings of YCSB: Java, Maven, redis; bench/ycsb/build.sh fetches the rest
 #   setup.sh packages the Debian packages, and a clean system that tries them
@@ -32,6 +33,11 @@ case "${1:-tests}" in
   go) command -v go >/dev/null && exit 0  # any version
       packages=(golang-go ca-certificates) ;;
   python) packages=("${tools[@]}" ccache python3-dev python3-venv) ;;
+  others) packages=(python3 python3-venv)
+          if [ "$(command -v python3)" = /usr/bin/python3 ]; then  # other ones have their tests
+            version=$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+            packages+=("libpython$version-testsuite")
+          fi ;;
   ycsb) packages=(gcc maven redis-server)
         command -v javac >/dev/null || packages+=(default-jdk-headless) ;;  # any version from 17 on
   mpi) packages=(libopenmpi-dev openmpi-bin) ;;
@@ -44,7 +50,7 @@ case "${1:-tests}" in
   power) packages=("${tools[@]}" ccache qemu-system-x86 busybox-static cpio e2fsprogs
                    xfsprogs btrfs-progs) ;;
   world) packages=("${tools[@]}" ccache util-linux mount e2fsprogs xfsprogs btrfs-progs) ;;
-  *) sed -n '2,19p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,20p' "$0" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then
