@@ -28,11 +28,11 @@
 // OWNERSHIP  Each handle has one call that releases it; this call accepts NULL. Any handle may be
 //   released at any time and in any order, also after its pool was closed. Calls on a map, iterator
 //   or snapshot whose pool was closed, or whose map was dropped, fail with
-//   PERDURE_INVALID_ARGUMENT. The use of a released handle is undefined. Buffers that a call
-//   allocates are released with perdure_free().
+//   PERDURE_INVALID_ARGUMENT; an iterator first goes on in the entries that it has copied. The use
+//   of a released handle is undefined. Buffers that a call allocates are released with
+//   perdure_free().
 // VIEWS  What a callback gets is a view of the map: it ends with the callback. What an iterator
-//   returns ends with the next call that moves it, or releases it, or closes the pool. All other
-//   results are copies.
+//   returns ends with the next call that moves it or releases it. All other results are copies.
 // CALLBACKS  A callback of a call that reads may read any map. What it calls to change an entry of
 //   the same pool, or on the pool itself, fails with PERDURE_INVALID_ARGUMENT. While it runs,
 //   blocks that other threads free in its pool cannot be reused, so it must be short: there is no

@@ -38,18 +38,17 @@ class HeldVersion {
   }
   // Holds `version`.
   // Errors: invalid_argument if the version cannot be read; out_of_memory.
-  static Expected<HeldVersion> of(std::shared_ptr<VersionedIndex> index,
-                                  std::uint64_t version) noexcept;
+  static Expected<HeldVersion> of(Handle<VersionedIndex> index, std::uint64_t version) noexcept;
   // Holds the last closed version.
   // Errors: invalid_argument if no version can be read; out_of_memory.
-  static Expected<HeldVersion> of_last(std::shared_ptr<VersionedIndex> index) noexcept;
+  static Expected<HeldVersion> of_last(Handle<VersionedIndex> index) noexcept;
 
   bool held() const noexcept { return pin_ != nullptr; }
   std::uint64_t version() const noexcept { return pin_->version; }
-  const std::shared_ptr<VersionedIndex>& index() const noexcept { return index_; }
+  const Handle<VersionedIndex>& index() const noexcept { return index_; }
 
  private:
-  std::shared_ptr<VersionedIndex> index_;
+  Handle<VersionedIndex> index_;
   std::unique_ptr<VersionPin> pin_;
 };
 
@@ -79,7 +78,7 @@ class Cursor {
   // A cursor without entries whose status() is `failure`.
   explicit Cursor(Status failure) noexcept;
   // Moves to the first entry of the range. Copies the bounds. `words`: keys are integers.
-  Cursor(std::shared_ptr<OrderedIndex> index, bool words, const ScanRange& range,
+  Cursor(Handle<OrderedIndex> index, bool words, const ScanRange& range,
          BatchSize size = {}) noexcept;
   // The same at the held version.
   Cursor(HeldVersion held, bool words, const ScanRange& range, BatchSize size = {}) noexcept;
@@ -123,8 +122,7 @@ class Cursor {
   // True if a greater key can exist in the map, whatever the range is.
   bool has_above(const Key& key) const noexcept { return !words_ || ~key.word != 0; }
 
-  std::shared_ptr<OrderedIndex>
-      index_;  // null for a cursor at a version, or one that failed from the start
+  Handle<OrderedIndex> index_;  // null for a cursor at a version, or one that failed from the start
   HeldVersion held_;
   ScanRange range_;  // its bounds point into from_ and to_
   KeyCopy from_, to_;

@@ -10,10 +10,13 @@
 // or value is too long), pool_full, hash_overflow.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <new>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "perdure/function_ref.h"
 #include "perdure/stats.h"
@@ -192,6 +195,42 @@ class VersionedIndex : public OrderedIndex {
   // move meanwhile.
   virtual Status pin(VersionPin& pin, std::uint64_t version) = 0;
   virtual void unpin(VersionPin& pin) noexcept = 0;
+};
+
+// While a handle refers to the Index of an engine, its memory stays.
+void hold(const Index& index) noexcept;
+void let_go(const Index& index) noexcept;
+
+// A reference to the engine of a map. It may outlive the engine: once the pool is closed or the map
+// is dropped, and in a child of fork(), each call through it fails with invalid_argument, at no
+// cost for other calls (src/index/tombstone.h). A copy costs an atomic increment.
+template <class X>
+class Handle {
+ public:
+  Handle() noexcept = default;
+  explicit Handle(X* index) noexcept : index_(index) {
+    if (index_ != nullptr) hold(*index_);
+  }
+  Handle(const Handle& other) noexcept : Handle(other.index_) {}
+  Handle(Handle&& other) noexcept : index_(std::exchange(other.index_, nullptr)) {}
+  template <std::derived_from<X> Y>
+  Handle(const Handle<Y>& other) noexcept : Handle(other.get()) {}  // NOLINT: as for pointers
+  Handle& operator=(Handle other) noexcept {
+    std::swap(index_, other.index_);
+    return *this;
+  }
+  ~Handle() {
+    if (index_ != nullptr) let_go(*index_);
+  }
+
+  explicit operator bool() const noexcept { return index_ != nullptr; }
+  X* get() const noexcept { return index_ == nullptr ? nullptr : std::launder(index_); }
+  // Another object may be there than at the last call.
+  X& operator*() const noexcept { return *std::launder(index_); }
+  X* operator->() const noexcept { return std::launder(index_); }
+
+ private:
+  X* index_ = nullptr;
 };
 
 // Returns the figures of Index::stats() in the form of Map::stats(). `partial` is set if DRAM was

@@ -13,7 +13,8 @@
 // std::string_view. Other engines store them as byte strings. A map's types are fixed when it is
 // created; opening it with other types fails with invalid_argument.
 //
-// Thread safety: any number of threads may call all methods. A Map must not outlive its Pool.
+// Thread safety: any number of threads may call all methods. The calls of a Map that outlives its
+// Pool fail with invalid_argument.
 // Durability: when a call returns, its effect, and every state that it has returned, is durable as
 // the pool's durability guarantees (docs/durability.md). Each call is atomic; a crash leaves its
 // effect whole or absent.
@@ -59,7 +60,7 @@ template <MapKey K, MapValue V>
 class Map {
  public:
   // Pool::map() makes it.
-  explicit Map(std::shared_ptr<detail::Index> index) noexcept : index_(std::move(index)) {}
+  explicit Map(detail::Handle<detail::Index> index) noexcept : index_(std::move(index)) {}
 
   // Inserts the key or replaces its value. absent(): inserted. present(): replaced.
   Found put(const K& key, const V& value) {
@@ -268,7 +269,7 @@ class Map {
  private:
   friend class WriteBatch;
   static constexpr std::size_t kBatch = 64;
-  std::shared_ptr<detail::Index> index_;
+  detail::Handle<detail::Index> index_;
 };
 
 template <MapKey K, MapValue V>
@@ -278,7 +279,7 @@ class OrderedMap : public Map<K, V> {
   using Iterator = perdure::Iterator<K, V>;
 
   // Pool::ordered_map() makes it.
-  explicit OrderedMap(std::shared_ptr<detail::OrderedIndex> index) noexcept
+  explicit OrderedMap(detail::Handle<detail::OrderedIndex> index) noexcept
       : Map<K, V>(index), ordered_(std::move(index)) {}
 
   // Calls visit(key, value) for every entry of the range, in order. `visit` returns void, or bool
@@ -316,7 +317,7 @@ class OrderedMap : public Map<K, V> {
   }
 
  private:
-  std::shared_ptr<detail::OrderedIndex> ordered_;
+  detail::Handle<detail::OrderedIndex> ordered_;
 };
 
 }  // namespace perdure

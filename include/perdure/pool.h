@@ -11,9 +11,12 @@
 // Thread safety: open, close and the destructor are for one thread, while no other thread uses the
 // pool or its maps. Any number of threads may call everything else, except where a comment forbids
 // it.
-// Errors of every call of Pool on a pool that is closed: invalid_argument, except of close(). Maps,
-// iterators and snapshots of a closed pool may only be destroyed: their calls are undefined. A Pool
-// that was moved from may only be destroyed, assigned to or closed.
+// Errors of every call of Pool on a pool that is closed, and in a callback of a read, a scan or a
+// read_batch() of the pool: invalid_argument. Only close() of a closed pool returns what it has
+// returned. Maps, iterators and snapshots may outlive their pool: once it is closed, the map is
+// dropped, or the process is a child of fork(), their calls fail with invalid_argument. An iterator
+// first goes on in the entries that it has copied. A Pool that was moved from may only be
+// destroyed, assigned to or closed.
 // A poisoned pool: every call that reads or changes entries returns poisoned, and so do sync(),
 // drop(), compact() and close().
 #pragma once
@@ -146,9 +149,9 @@ class Pool {
   Expected<std::vector<MapInfo>> list() const;
   // Removes a map and frees its blocks. Durable when it returns: no crash brings the map back. If
   // the map turns out to be damaged, its blocks are not freed before the next open. No other thread
-  // may be using the map; its objects may only be destroyed afterwards. Its memory in DRAM is freed
-  // when the pool closes. First finishes the sweep of an open that left it to the background: until
-  // then O(content of the pool), otherwise O(blocks of the map).
+  // may be using the map; afterwards the calls of its objects fail with invalid_argument. Its
+  // memory in DRAM is freed when the pool closes. First finishes the sweep of an open that left it
+  // to the background: until then O(content of the pool), otherwise O(blocks of the map).
   // Errors: not_found, read_only, out_of_memory, corruption (the sweep found damage).
   Status drop(std::string_view name);
 
@@ -281,9 +284,9 @@ class Pool {
   // at close() continues after the next open.
   Expected<bool> run_background();
 
-  // Closes the pool, also if it returns an error: the file is unmapped and unlocked. Afterwards its
-  // maps, iterators and snapshots may only be destroyed. A second call does nothing and returns the
-  // same status.
+  // Closes the pool, also if it returns an error: the file is unmapped and unlocked. No other
+  // thread may be in a call on the pool or on one of its maps. A second call does nothing and
+  // returns the same status. Only a call from a callback leaves the pool open (invalid_argument).
   // O(leaves) or O(slots) for the checksums of each map, except `as` and `ascs`. Also the rest of
   // the walk of `clevel`, and of `as` after a kill. With options.sync also the write-back.
   // After an error the pool is not marked clean. Errors: poisoned (a write-back failed: in `power`
@@ -294,15 +297,15 @@ class Pool {
 
  private:
   explicit Pool(std::unique_ptr<detail::PoolImpl> impl) noexcept;
-  Expected<std::shared_ptr<detail::Index>> open_index(std::string_view name,
-                                                      const MapOptions& options,
-                                                      const MapTypes& spec);
-  Expected<std::shared_ptr<detail::OrderedIndex>> open_ordered(std::string_view name,
-                                                               const MapOptions& options,
-                                                               const MapTypes& spec);
-  Expected<std::shared_ptr<detail::VersionedIndex>> open_versioned(std::string_view name,
-                                                                   const MapOptions& options,
-                                                                   const MapTypes& spec);
+  Expected<detail::Handle<detail::Index>> open_index(std::string_view name,
+                                                     const MapOptions& options,
+                                                     const MapTypes& spec);
+  Expected<detail::Handle<detail::OrderedIndex>> open_ordered(std::string_view name,
+                                                              const MapOptions& options,
+                                                              const MapTypes& spec);
+  Expected<detail::Handle<detail::VersionedIndex>> open_versioned(std::string_view name,
+                                                                  const MapOptions& options,
+                                                                  const MapTypes& spec);
   Status run_read_batch(FunctionRef<void()> reads);
   friend class detail::PoolImpl;
 

@@ -68,9 +68,10 @@ Expected<detail::ScanRange> scan_range(const ScanOptions<K>& options, detail::Pr
 //   for (auto [key, value] : users) use(key, value);
 //   if (!users.status().ok()) return users.status();
 //
-// It owns what it needs: the map object, the options and the keys that it was given may go. It must
-// not outlive the pool. It holds no guard between calls, so it may live long, and any thread may
-// insert, erase and replace entries meanwhile.
+// It owns what it needs: the map object, the options and the keys that it was given may go. Once
+// the pool is closed or the map is dropped, it goes on in the entries that it has copied; then its
+// status() is invalid_argument. It holds no guard between calls, so it may live long, and any
+// thread may insert, erase and replace entries meanwhile.
 //
 // An entry that is present from a positioning call (first, last, seek) to the end of the walk is
 // delivered once. An entry that is inserted or erased meanwhile may be delivered or not. While the
@@ -186,7 +187,7 @@ Expected<std::uint64_t> scan_entries(const ScanOptions<K>& options, Scan&& scan,
 // OrderedMap::erase_range(). `words`: the keys are integers.
 Expected<std::uint64_t> erase_entries(OrderedIndex& index, bool words, ScanRange range);
 
-// `source`: a std::shared_ptr<OrderedIndex> or a HeldVersion.
+// `source`: a Handle<OrderedIndex> or a HeldVersion.
 template <MapKey K, class Source>
 Cursor cursor_of(Source source, const ScanOptions<K>& options) noexcept {
   PrefixEnd end;

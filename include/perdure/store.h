@@ -125,7 +125,8 @@ class Store {
   // The map and the pool of this store. Both end with it.
   Map<Bytes, Bytes>& map() noexcept { return *map_; }
   Pool& pool() noexcept { return pool_; }
-  // As Pool::sync() and Pool::close(). After close() only destruction is allowed.
+  // As Pool::sync() and Pool::close(). After close() all other calls fail with
+  // invalid_argument.
   Status sync() { return pool_.sync(); }
   Status close(const CloseOptions& options = {}) { return pool_.close(options); }
 

@@ -118,9 +118,9 @@ class WriteBatch;
 class UntypedMap {
  public:
   // Pool::untyped_map() makes it.
-  UntypedMap(MapInfo info, std::shared_ptr<detail::Index> index,
-             std::shared_ptr<detail::OrderedIndex> ordered,
-             std::shared_ptr<detail::VersionedIndex> versioned) noexcept
+  UntypedMap(MapInfo info, detail::Handle<detail::Index> index,
+             detail::Handle<detail::OrderedIndex> ordered,
+             detail::Handle<detail::VersionedIndex> versioned) noexcept
       : types_(info),
         info_(std::move(info)),
         index_(std::move(index)),
@@ -129,8 +129,8 @@ class UntypedMap {
 
   // Name, engine and types of the map.
   const MapInfo& info() const noexcept { return info_; }
-  bool ordered() const noexcept { return ordered_ != nullptr; }      // scan() works
-  bool versioned() const noexcept { return versioned_ != nullptr; }  // the calls with versions work
+  bool ordered() const noexcept { return bool{ordered_}; }      // scan() works
+  bool versioned() const noexcept { return bool{versioned_}; }  // the calls with versions work
 
   // As the calls of Map with these names.
   Found put(const UntypedKey& key, const UntypedValue& value);
@@ -184,9 +184,9 @@ class UntypedMap {
 
   detail::NamedTypes types_;
   MapInfo info_;
-  std::shared_ptr<detail::Index> index_;
-  std::shared_ptr<detail::OrderedIndex> ordered_;      // null if the engine keeps no order
-  std::shared_ptr<detail::VersionedIndex> versioned_;  // null if it keeps no versions
+  detail::Handle<detail::Index> index_;
+  detail::Handle<detail::OrderedIndex> ordered_;      // null if the engine keeps no order
+  detail::Handle<detail::VersionedIndex> versioned_;  // null if it keeps no versions
 };
 
 }  // namespace perdure

@@ -84,7 +84,7 @@ Expected<void> history_entries(VersionedIndex& index, const K& key, Version last
 }  // namespace detail
 
 // A view of one closed version. While it lives, trim() keeps its version and rollback() does not go
-// below it. It must not outlive the pool; the map object may go.
+// below it. The map object may go. Once the pool is closed, its calls fail with invalid_argument.
 // Thread safety: any number of threads may read it.
 template <MapKey K, MapValue V>
 class Snapshot {
@@ -184,7 +184,7 @@ class VersionedMap : public OrderedMap<K, V> {
   using Snapshot = perdure::Snapshot<K, V>;
 
   // Pool::versioned_map() makes it.
-  explicit VersionedMap(std::shared_ptr<detail::VersionedIndex> index) noexcept
+  explicit VersionedMap(detail::Handle<detail::VersionedIndex> index) noexcept
       : OrderedMap<K, V>(index), versioned_(std::move(index)) {}
 
   // Closes the open version and returns its number; the paper's tag. The tag is durable when it
@@ -274,7 +274,7 @@ class VersionedMap : public OrderedMap<K, V> {
     return Snapshot(std::move(*held));
   }
 
-  std::shared_ptr<detail::VersionedIndex> versioned_;
+  detail::Handle<detail::VersionedIndex> versioned_;
 };
 
 }  // namespace perdure

@@ -98,7 +98,7 @@ perdure_status perdure_pool_open_buffered(const char* path, const perdure_pool_o
 perdure_status perdure_pool_epoch(perdure_pool* pool, uint64_t* epoch) {
   if (auto s = not_null(__func__, "epoch", epoch); s != PERDURE_OK) return s;
   *epoch = 0;
-  if (auto s = usable(__func__, pool); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "pool", pool); s != PERDURE_OK) return s;
   const auto next = pool->state->pool->epoch();
   if (!next) return failed(next.error());
   *epoch = *next;
@@ -106,21 +106,21 @@ perdure_status perdure_pool_epoch(perdure_pool* pool, uint64_t* epoch) {
 }
 
 perdure_status perdure_pool_wait_durable(perdure_pool* pool, uint64_t epoch) {
-  if (auto s = usable(__func__, pool); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "pool", pool); s != PERDURE_OK) return s;
   return done(pool->state->pool->wait_durable(epoch));
 }
 perdure_status perdure_pool_resume_log(perdure_pool* pool) {
-  if (auto s = usable(__func__, pool); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "pool", pool); s != PERDURE_OK) return s;
   return done(pool->state->pool->resume_log());
 }
 perdure_status perdure_pool_fold_log(perdure_pool* pool) {
-  if (auto s = usable(__func__, pool); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "pool", pool); s != PERDURE_OK) return s;
   return done(pool->state->pool->fold_log());
 }
 
 perdure_status perdure_pool_get_buffered_stats(perdure_pool* pool, perdure_buffered_stats* stats) {
   if (auto s = clear(__func__, "stats", stats); s != PERDURE_OK) return s;
-  if (auto s = usable(__func__, pool); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "pool", pool); s != PERDURE_OK) return s;
   const auto got = pool->state->pool->stats();
   if (!got) return failed(got.error());
   stats->lag_ns = got->lag_ns;
@@ -162,7 +162,7 @@ perdure_status perdure_pool_backup(perdure_pool* pool, const char* folder,
                                    const perdure_backup_options* options,
                                    perdure_backup_info* info) {
   if (auto s = clear_if_there(__func__, info); s != PERDURE_OK) return s;
-  if (auto s = usable(__func__, pool); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "pool", pool); s != PERDURE_OK) return s;
   if (auto s = not_null(__func__, "folder", folder); s != PERDURE_OK) return s;
   return make_backup(__func__, options, info, [&](const perdure::BackupOptions& with) {
     return pool->state->pool->backup(folder, with);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdlib>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -9,32 +10,6 @@
 
 namespace perdure::c {
 
-// What a call verifies first: the handle can be used. `handle` is of a map, an iterator or a
-// snapshot; `name` says which.
-template <class Handle>
-perdure_status reads(const char* function, const char* name, const Handle* handle) noexcept {
-  if (handle != nullptr && handle->live()) [[likely]]
-    return PERDURE_OK;
-  return handle == nullptr ? refuse_handle(function, name, nullptr, nullptr)
-                           : refuse_handle(function, name, handle->pool.get(), handle->state.get());
-}
-// The same for a call that changes the map.
-inline perdure_status changes(const char* function, const perdure_map* map) noexcept {
-  if (auto s = reads(function, "map", map); s != PERDURE_OK) [[unlikely]]
-    return s;
-  if (views != nullptr && in_view_of(*map->pool)) [[unlikely]]
-    return refuse_in_callback(function);
-  return PERDURE_OK;
-}
-
-// The same for a call on a pool.
-inline perdure_status usable(const char* function, const perdure_pool* pool) noexcept {
-  if (pool == nullptr || !pool->state->live()) [[unlikely]] {
-    return refuse_handle(function, "pool", pool == nullptr ? nullptr : pool->state.get(), nullptr);
-  }
-  if (in_view_of(*pool->state)) return refuse_in_callback(function);
-  return PERDURE_OK;
-}
 inline perdure_status unknown_flags(const char* function, std::uint32_t flags) noexcept {
   return failed(PERDURE_INVALID_ARGUMENT, "%s: flags 0x%x are unknown", function, flags);
 }
@@ -52,19 +27,17 @@ perdure_status open_pool(const char* function, const char* path,
                          const perdure_pool_options* options, const BufferedOptions& buffered,
                          perdure_pool** pool);
 
-template <class Handle>
-perdure_status key_of(const char* function, const Handle& handle, const void* data,
-                      std::size_t size, UntypedKey& key) noexcept {
+inline perdure_status key_of(const char* function, const detail::NamedTypes& handle,
+                             const void* data, std::size_t size, UntypedKey& key) noexcept {
   if (to_key(handle.types, data, size, key)) [[likely]]
     return PERDURE_OK;
-  return refuse_key(function, *handle.state, handle.types, data, size);
+  return refuse_key(function, handle, data, size);
 }
-template <class Handle>
-perdure_status value_of(const char* function, const Handle& handle, const void* data,
-                        std::size_t size, UntypedValue& value) noexcept {
+inline perdure_status value_of(const char* function, const detail::NamedTypes& handle,
+                               const void* data, std::size_t size, UntypedValue& value) noexcept {
   if (to_value(handle.types, data, size, value)) [[likely]]
     return PERDURE_OK;
-  return refuse_value(function, *handle.state, handle.types, data, size);
+  return refuse_value(function, handle, data, size);
 }
 
 // A copy of a value, for perdure_free(), with a NUL byte behind it. Null if memory is short.
@@ -118,11 +91,9 @@ perdure_status get_into(const char* function, const MapTypes& types, Read&& read
 }
 
 template <class Read>
-perdure_status visit_value(const char* function, const MapTypes& types, const PoolState& pool,
-                           Read&& read, perdure_value_fn* visit, void* context,
-                           bool* present) noexcept {
+perdure_status visit_value(const char* function, const MapTypes& types, Read&& read,
+                           perdure_value_fn* visit, void* context, bool* present) noexcept {
   Caller caller;
-  const Viewing viewing(pool);
   const Found found = read([&](const UntypedValue& seen) {
     const Datum datum(types, seen);
     (void)caller.call([&] {
@@ -138,10 +109,9 @@ perdure_status visit_value(const char* function, const MapTypes& types, const Po
 
 // Ends a walk: scan(visit) visits entries, as UntypedMap::scan().
 template <class Scan>
-perdure_status walk(const char* function, const MapTypes& types, const PoolState& pool, Scan&& scan,
+perdure_status walk(const char* function, const MapTypes& types, Scan&& scan,
                     perdure_entry_fn* visit, void* context, std::uint64_t* visited) noexcept {
   Caller caller;
-  const Viewing viewing(pool);
   Datum k;
   Datum v;
   const Expected<std::uint64_t> count = scan([&](const UntypedKey& key, const UntypedValue& value) {
@@ -156,11 +126,10 @@ perdure_status walk(const char* function, const MapTypes& types, const PoolState
 }
 
 template <class History>
-perdure_status walk_history(const char* function, const MapTypes& types, const PoolState& pool,
-                            History&& history, perdure_history_fn* visit, void* context,
+perdure_status walk_history(const char* function, const MapTypes& types, History&& history,
+                            perdure_history_fn* visit, void* context,
                             std::uint64_t* visited) noexcept {
   Caller caller;
-  const Viewing viewing(pool);
   Datum datum;
   const Expected<std::uint64_t> count =
       history([&](Version version, const std::optional<UntypedValue>& value) {
@@ -175,22 +144,11 @@ perdure_status walk_history(const char* function, const MapTypes& types, const P
   return PERDURE_OK;
 }
 
-// Makes the handle of an iterator. `holds`: it is one at a version.
-template <class Handle>
-perdure_status make_iterator(const Handle& of, UntypedIterator iterator, bool holds,
-                             perdure_iterator** out) noexcept {
+inline perdure_status make_iterator(const detail::NamedTypes& of, UntypedIterator iterator,
+                                    perdure_iterator** out) noexcept {
   if (!iterator.status().ok()) return failed(iterator.status());
-  return guarded([&] {
-    auto handle = std::make_unique<perdure_iterator>();
-    handle->state = of.state;
-    handle->pool = of.pool;
-    handle->types = of.types;
-    handle->iterator = std::make_unique<UntypedIterator>(std::move(iterator));
-    handle->holds = holds;
-    if (holds) of.pool->list(*handle);
-    *out = handle.release();
-    return PERDURE_OK;
-  });
+  *out = new (std::nothrow) perdure_iterator(of, std::move(iterator));
+  return *out != nullptr ? PERDURE_OK : failed(Status(StatusCode::out_of_memory));
 }
 
 }  // namespace perdure::c

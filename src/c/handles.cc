@@ -11,8 +11,6 @@ namespace {
 constinit thread_local char error_text[1280] = {};
 }  // namespace
 
-constinit thread_local View* views = nullptr;
-
 const char* last_error() noexcept { return error_text; }
 
 perdure_status failed(const Status& status) noexcept {
@@ -35,46 +33,11 @@ perdure_status Caller::error(const char* function) const noexcept {
                 function);
 }
 
-bool in_view_of(const PoolState& pool) noexcept {
-  for (const View* view = views; view != nullptr; view = view->outer) {
-    if (view->pool == &pool) return true;
-  }
-  return false;
-}
-
-// ---- PoolState ----------------------------------------------------------------------------------
-
-void PoolState::list(Holder& holder) noexcept {
-  const LatchGuard guard(holders_latch_);
-  holder.next_ = holders_;
-  if (holders_ != nullptr) holders_->prev_ = &holder;
-  holders_ = &holder;
-  holder.listed_ = true;
-}
-
-void PoolState::unlist(Holder& holder) noexcept {
-  const LatchGuard guard(holders_latch_);
-  if (!holder.listed_) return;
-  if (holder.next_ != nullptr) holder.next_->prev_ = holder.prev_;
-  (holder.prev_ != nullptr ? holder.prev_->next_ : holders_) = holder.next_;
-  holder.listed_ = false;
-}
-
-void PoolState::end_all() noexcept {
-  const LatchGuard guard(holders_latch_);
-  for (Holder* holder = holders_; holder != nullptr; holder = holder->next_) {
-    holder->let_go();
-    holder->listed_ = false;
-  }
-  holders_ = nullptr;
-  for (const auto& map : maps) map->born = kDead;
-  born = kDead;
-}
-
 // ---- refusals -----------------------------------------------------------------------------------
 
-perdure_status refuse_key(const char* function, const MapState& map, const MapTypes& types,
-                          const void* data, std::size_t size) noexcept {
+perdure_status refuse_key(const char* function, const detail::NamedTypes& map, const void* data,
+                          std::size_t size) noexcept {
+  const MapTypes& types = map.types;
   if (data == nullptr && size != 0) {
     return failed(PERDURE_INVALID_ARGUMENT, "%s: the key is NULL, but its size is %zu", function,
                   size);
@@ -85,12 +48,13 @@ perdure_status refuse_key(const char* function, const MapState& map, const MapTy
   }
   return failed(PERDURE_INVALID_ARGUMENT,
                 "%s: a key of map '%s' is %s of %u bytes; this one has %zu bytes", function,
-                map.name.c_str(), types.key_kind == KeyKind::integer ? "an integer" : "an array",
+                map.name, types.key_kind == KeyKind::integer ? "an integer" : "an array",
                 types.key_bytes, size);
 }
 
-perdure_status refuse_value(const char* function, const MapState& map, const MapTypes& types,
-                            const void* data, std::size_t size) noexcept {
+perdure_status refuse_value(const char* function, const detail::NamedTypes& map, const void* data,
+                            std::size_t size) noexcept {
+  const MapTypes& types = map.types;
   if (data == nullptr && size != 0) {
     return failed(PERDURE_INVALID_ARGUMENT, "%s: the value is NULL, but its size is %zu", function,
                   size);
@@ -100,7 +64,7 @@ perdure_status refuse_value(const char* function, const MapState& map, const Map
                   function, size, PERDURE_MAX_VALUE_SIZE);
   }
   return failed(PERDURE_INVALID_ARGUMENT, "%s: a value of map '%s' has %u bytes; this one has %zu",
-                function, map.name.c_str(), types.value_bytes, size);
+                function, map.name, types.value_bytes, size);
 }
 
 perdure_status refuse_struct(const char* function, const char* name, std::size_t size,
@@ -115,28 +79,6 @@ perdure_status refuse_struct(const char* function, const char* name, std::size_t
                 "%s: struct_size of %s is %zu, and this library, version %s, knows %zu bytes; the "
                 "others must be 0",
                 function, name, size, PERDURE_VERSION, least);
-}
-
-perdure_status refuse_handle(const char* function, const char* name, const PoolState* pool,
-                             const MapState* map) noexcept {
-  if (pool == nullptr) {
-    return failed(PERDURE_INVALID_ARGUMENT, "%s: %s is NULL", function, name);
-  }
-  if (map != nullptr && map->born == kDead && pool->live()) {
-    return failed(PERDURE_INVALID_ARGUMENT, "%s: map '%s' was dropped", function,
-                  map->name.c_str());
-  }
-  return failed(PERDURE_INVALID_ARGUMENT,
-                pool->born == kDead ? "%s: the pool is closed"
-                                    : "%s: the pool belongs to the parent process; open "
-                                      "it anew after fork, once the parent has closed it",
-                function);
-}
-
-perdure_status refuse_in_callback(const char* function) noexcept {
-  return failed(PERDURE_INVALID_ARGUMENT,
-                "%s: a callback must not change the pool that it reads; do so after the walk",
-                function);
 }
 
 // ---- ranges -------------------------------------------------------------------------------------
@@ -159,8 +101,9 @@ bool to_bound(const MapTypes& types, const void* data, std::size_t size,
 
 }  // namespace
 
-perdure_status to_range(const char* function, const MapState& map, const MapTypes& types,
+perdure_status to_range(const char* function, const detail::NamedTypes& map,
                         const perdure_range* range, UntypedScanOptions& out) noexcept {
+  const MapTypes& types = map.types;
   perdure_range in = PERDURE_RANGE_INIT;
   if (auto s = take(function, "range", range, in); s != PERDURE_OK) return s;
   if ((in.flags & ~PERDURE_REVERSE) != 0 || in.reserved != 0) {
@@ -173,10 +116,10 @@ perdure_status to_range(const char* function, const MapState& map, const MapType
                   function);
   }
   if (in.from != nullptr && !to_bound(types, in.from, in.from_size, out.from)) {
-    return refuse_key(function, map, types, in.from, in.from_size);
+    return refuse_key(function, map, in.from, in.from_size);
   }
   if (in.to != nullptr && !to_bound(types, in.to, in.to_size, out.to)) {
-    return refuse_key(function, map, types, in.to, in.to_size);
+    return refuse_key(function, map, in.to, in.to_size);
   }
   if (in.prefix_size > kMaxKeyBytes) {
     return failed(PERDURE_INVALID_ARGUMENT, "%s: a prefix of %zu bytes; at most %u are allowed",
@@ -185,7 +128,7 @@ perdure_status to_range(const char* function, const MapState& map, const MapType
   if (in.prefix_size != 0 && types.key_kind == KeyKind::integer) {
     return failed(PERDURE_INVALID_ARGUMENT,
                   "%s: the keys of map '%s' are integers, which have no prefix; use from and to",
-                  function, map.name.c_str());
+                  function, map.name);
   }
   if (in.prefix_size != 0) out.prefix = {static_cast<const char*>(in.prefix), in.prefix_size};
   if (in.limit != 0) out.limit = in.limit;

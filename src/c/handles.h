@@ -1,15 +1,8 @@
 // The handles of the C library (perdure/c.h), and what all of its calls check.
 //
 // WHAT  A thin front end: each call checks its arguments, converts them, and calls UntypedMap, Pool
-//   or WriteBatch. No exception leaves it, and none of a caller's callback enters the core.
-// INVARIANTS (DRAM)
-//   c.C1  A handle owns a part of the PoolState, so it can be released after its pool was closed.
-//         PoolState outlives Pool::close(), and the objects of a closed pool are only destroyed.
-//   c.C2  What holds a version in the core is destroyed before Pool::close(), because it refers to
-//         the map's engine. PoolState lists these handles.
-//   c.C3  MapState::born is forks() of the open while the map may be used, and kDead once the pool
-//         is closed or the map is dropped. So one comparison tells a call whether it may go on.
-//   c.C4  A thread that is in a callback has a View of the pool on its stack.
+//   or WriteBatch. No exception leaves it, and none of a caller's callback enters the core. The
+//   core refuses calls on what is closed, dropped or the parent's, and those from a callback.
 // Thread safety: as perdure/c.h says of each handle.
 #pragma once
 
@@ -24,12 +17,9 @@
 
 #include "perdure/c.h"
 #include "perdure/perdure.h"
-#include "platform/forks.h"
 #include "platform/real_platform.h"
 
 namespace perdure::c {
-
-inline constexpr std::uint32_t kDead = ~std::uint32_t{0};
 
 // ---- errors -------------------------------------------------------------------------------------
 
@@ -51,70 +41,12 @@ perdure_status guarded(F&& f) noexcept {
 
 // ---- what handles share -------------------------------------------------------------------------
 
-// A map, as all its handles see it.
-struct MapState {
-  std::uint32_t born = kDead;
-  std::string name;
-};
-
-struct PoolState;
-
-// A handle that holds a version.
-class Holder {
- public:
-  Holder() = default;
-  Holder(const Holder&) = delete;
-  Holder& operator=(const Holder&) = delete;
-  virtual ~Holder() = default;
-
-  // Gives the version back: the pool closes.
-  virtual void let_go() noexcept = 0;
-
- private:
-  friend struct PoolState;
-  Holder* next_ = nullptr;
-  Holder* prev_ = nullptr;
-  bool listed_ = false;
-};
-
+// The maps of a pool keep it when its handle was closed.
 struct PoolState {
-  std::uint32_t born = kDead;  // as MapState::born
   std::optional<Pool> pool;
   void (*log)(void*, perdure_log_level, const char*) = nullptr;
   void* log_context = nullptr;
-  RealPlatform::Latch maps_latch;
-  std::vector<std::shared_ptr<MapState>> maps;  // those that were opened and not dropped
-
-  bool live() const noexcept { return born == forks(); }
-  void list(Holder& holder) noexcept;
-  void unlist(Holder& holder) noexcept;
-  // Before Pool::close().
-  void end_all() noexcept;
-
- private:
-  RealPlatform::Latch holders_latch_;
-  Holder* holders_ = nullptr;
 };
-
-// A callback of this thread reads the pool, or runs in its read_batch().
-struct View {
-  const PoolState* pool;
-  View* outer;
-};
-// Of this thread, the innermost first. Initial-exec: a word of static TLS, read by every mutation.
-[[gnu::tls_model("initial-exec")]] extern constinit thread_local View* views;
-
-class [[nodiscard]] Viewing {
- public:
-  explicit Viewing(const PoolState& pool) noexcept : view_{&pool, views} { views = &view_; }
-  ~Viewing() { views = view_.outer; }
-  Viewing(const Viewing&) = delete;
-  Viewing& operator=(const Viewing&) = delete;
-
- private:
-  View view_;
-};
-bool in_view_of(const PoolState& pool) noexcept;
 
 // Whether a function of the caller threw. Its exception ends here.
 class Caller {
@@ -179,12 +111,10 @@ inline bool to_value(const MapTypes& types, const void* data, std::size_t size,
   return true;
 }
 // Why a conversion has failed.
-[[gnu::cold]] perdure_status refuse_key(const char* function, const MapState& map,
-                                        const MapTypes& types, const void* data,
-                                        std::size_t size) noexcept;
-[[gnu::cold]] perdure_status refuse_value(const char* function, const MapState& map,
-                                          const MapTypes& types, const void* data,
-                                          std::size_t size) noexcept;
+[[gnu::cold]] perdure_status refuse_key(const char* function, const detail::NamedTypes& map,
+                                        const void* data, std::size_t size) noexcept;
+[[gnu::cold]] perdure_status refuse_value(const char* function, const detail::NamedTypes& map,
+                                          const void* data, std::size_t size) noexcept;
 
 // A key or a value as a caller sees it: never NULL, and of the size that its type has.
 class Datum {
@@ -271,12 +201,7 @@ perdure_status not_null(const char* function, const char* name, T* p) noexcept {
   return failed(PERDURE_INVALID_ARGUMENT, "%s: %s is NULL", function, name);
 }
 
-// Why a handle cannot be used. `name`: what it is.
-[[gnu::cold]] perdure_status refuse_handle(const char* function, const char* name,
-                                           const PoolState* pool, const MapState* map) noexcept;
-[[gnu::cold]] perdure_status refuse_in_callback(const char* function) noexcept;
-
-perdure_status to_range(const char* function, const MapState& map, const MapTypes& types,
+perdure_status to_range(const char* function, const detail::NamedTypes& map,
                         const perdure_range* range, UntypedScanOptions& out) noexcept;
 
 }  // namespace perdure::c
@@ -287,40 +212,32 @@ struct perdure_pool {
   std::shared_ptr<perdure::c::PoolState> state;
 };
 
-struct perdure_map {
-  std::shared_ptr<perdure::c::MapState> state;
+struct perdure_map : perdure::detail::NamedTypes {
+  perdure_map(std::shared_ptr<perdure::c::PoolState> of, perdure::UntypedMap opened) noexcept
+      : NamedTypes(opened.info()), pool(std::move(of)), map(std::move(opened)) {}
+
   std::shared_ptr<perdure::c::PoolState> pool;
-  perdure::MapTypes types;
   perdure::UntypedMap map;
   // The same map, if it is one of 64-bit integers or of byte strings: types that need no check.
   std::optional<perdure::Map<std::uint64_t, std::uint64_t>> words;
   std::optional<perdure::Map<std::string_view, std::string_view>> texts;
-
-  bool live() const noexcept { return state->born == perdure::forks(); }
 };
 
-struct perdure_snapshot final : perdure::c::Holder {
-  std::shared_ptr<perdure::c::MapState> state;
-  std::shared_ptr<perdure::c::PoolState> pool;
-  perdure::MapTypes types;
-  std::unique_ptr<perdure::UntypedSnapshot> snapshot;
+struct perdure_snapshot : perdure::detail::NamedTypes {
+  perdure_snapshot(const NamedTypes& of, perdure::UntypedSnapshot held) noexcept
+      : NamedTypes(of), snapshot(std::move(held)) {}
 
-  bool live() const noexcept { return state->born == perdure::forks(); }
-  void let_go() noexcept override { snapshot.reset(); }
+  perdure::UntypedSnapshot snapshot;
 };
 
-struct perdure_iterator final : perdure::c::Holder {
-  std::shared_ptr<perdure::c::MapState> state;
-  std::shared_ptr<perdure::c::PoolState> pool;
-  perdure::MapTypes types;
-  std::unique_ptr<perdure::UntypedIterator> iterator;
-  bool holds = false;  // a version
+struct perdure_iterator : perdure::detail::NamedTypes {
+  perdure_iterator(const NamedTypes& of, perdure::UntypedIterator begun) noexcept
+      : NamedTypes(of), iterator(std::move(begun)) {}
+
+  perdure::UntypedIterator iterator;
   perdure::RealPlatform::Latch busy;
   mutable perdure::c::Datum key;
   mutable perdure::c::Datum value;
-
-  bool live() const noexcept { return state->born == perdure::forks(); }
-  void let_go() noexcept override { iterator.reset(); }
 };
 
 // NOLINTEND(readability-identifier-naming)

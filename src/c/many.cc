@@ -115,11 +115,11 @@ perdure_status write_words(const char* function, perdure_map* map, MutationKind 
                            const std::uint64_t* keys, const std::uint64_t* values,
                            std::size_t count, bool* present) noexcept {
   for (std::size_t i = 0; present != nullptr && i < count; ++i) present[i] = false;
-  if (auto s = changes(function, map); s != PERDURE_OK) return s;
+  if (auto s = not_null(function, "map", map); s != PERDURE_OK) return s;
   if (!map->words) {
     return failed(PERDURE_INVALID_ARGUMENT,
                   "%s: map '%s' is none of 64-bit unsigned keys and values of 8 bytes", function,
-                  map->state->name.c_str());
+                  map->name);
   }
   if (count != 0) {
     if (auto s = not_null(function, "keys", keys); s != PERDURE_OK) return s;
@@ -164,7 +164,7 @@ perdure_status perdure_get_many(perdure_map* map, const perdure_bytes* keys, siz
     if (auto s = not_null(__func__, "values", values); s != PERDURE_OK) return s;
   }
   for (std::size_t i = 0; i < count; ++i) values[i] = {nullptr, 0};
-  if (auto s = reads(__func__, "map", map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   if (count != 0) {
     if (auto s = not_null(__func__, "keys", keys); s != PERDURE_OK) return s;
   }
@@ -188,13 +188,12 @@ perdure_status perdure_get_many(perdure_map* map, const perdure_bytes* keys, siz
 perdure_status perdure_read_many(perdure_map* map, const perdure_bytes* keys, size_t count,
                                  perdure_indexed_fn* visit, void* context, size_t* found) {
   if (found != nullptr) *found = 0;
-  if (auto s = reads(__func__, "map", map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   if (auto s = not_null(__func__, "visit", visit); s != PERDURE_OK) return s;
   if (count != 0) {
     if (auto s = not_null(__func__, "keys", keys); s != PERDURE_OK) return s;
   }
   Caller caller;
-  const Viewing viewing(*map->pool);
   auto s = read_all(
       __func__, map, keys, count,
       [&](std::size_t i, const Datum& datum) {
@@ -212,7 +211,7 @@ perdure_status perdure_read_many(perdure_map* map, const perdure_bytes* keys, si
 
 perdure_status perdure_write_many(perdure_map* map, const perdure_mutation* mutations, size_t count,
                                   perdure_result* results) {
-  auto refused = changes(__func__, map);
+  auto refused = not_null(__func__, "map", map);
   if (refused == PERDURE_OK && count != 0) refused = not_null(__func__, "mutations", mutations);
   if (refused != PERDURE_OK) {
     for (std::size_t i = 0; results != nullptr && i < count; ++i) results[i] = {refused, false};
@@ -234,11 +233,11 @@ perdure_status perdure_u64_get_many(perdure_map* map, const uint64_t* keys, size
     values[i] = 0;
     present[i] = false;
   }
-  if (auto s = reads(__func__, "map", map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   if (!map->words) {
     return failed(PERDURE_INVALID_ARGUMENT,
                   "%s: map '%s' is none of 64-bit unsigned keys and values of 8 bytes", __func__,
-                  map->state->name.c_str());
+                  map->name);
   }
   if (count != 0) {
     if (auto s = not_null(__func__, "keys", keys); s != PERDURE_OK) return s;
@@ -300,10 +299,10 @@ perdure_status add_item(const char* function, perdure_batch& batch, Adds kind, p
                         const perdure_bytes& key, const perdure_bytes& value) noexcept {
   UntypedKey k;
   UntypedValue v;
-  if (auto s = reads(function, "map", map); s != PERDURE_OK) return s;
+  if (auto s = not_null(function, "map", map); s != PERDURE_OK) return s;
   if (batch.pool != nullptr && batch.pool != map->pool) {
     return failed(PERDURE_INVALID_ARGUMENT, "%s: map '%s' is of another pool than the batch",
-                  function, map->state->name.c_str());
+                  function, map->name);
   }
   if (auto s = key_of(function, *map, key.data, key.size, k); s != PERDURE_OK) return s;
   const bool has_value = kind == Adds::put || kind == Adds::require;

@@ -16,7 +16,7 @@ template <class F>
   if (present != nullptr) *present = false;
   UntypedKey k;
   UntypedValue v;
-  if (auto s = changes(function, map); s != PERDURE_OK) return s;
+  if (auto s = not_null(function, "map", map); s != PERDURE_OK) return s;
   if (auto s = key_of(function, *map, key, key_size, k); s != PERDURE_OK) return s;
   if (auto s = value_of(function, *map, value, value_size, v); s != PERDURE_OK) return s;
   const Found found = map->texts ? change(*map->texts, k.bytes, v.bytes) : change(map->map, k, v);
@@ -92,8 +92,6 @@ perdure_status try_modify(const char* function, perdure_map& map, const UntypedK
   }
   done = wanted == PERDURE_CHANGE_NONE || (wanted == PERDURE_CHANGE_ERASE && !present);
   if (done) return PERDURE_OK;
-  // The callback may have closed the pool, or dropped the map.
-  if (auto s = changes(function, &map); s != PERDURE_OK) return s;
   std::optional<UntypedValue> expected;
   std::optional<UntypedValue> desired;
   if (present) (void)to_value(map.types, before.data(), before.size(), expected.emplace());
@@ -112,7 +110,7 @@ perdure_status words_of(const char* function, const perdure_map* map) noexcept {
     return PERDURE_OK;
   return failed(PERDURE_INVALID_ARGUMENT,
                 "%s: map '%s' is none of 64-bit unsigned keys and values of 8 bytes", function,
-                map->state->name.c_str());
+                map->name);
 }
 
 // A mutation of a map of words: change(words) is that of Map.
@@ -120,7 +118,7 @@ template <class F>
 [[gnu::always_inline]] inline perdure_status store_word(const char* function, perdure_map* map,
                                                         bool* present, F&& change) noexcept {
   if (present != nullptr) *present = false;
-  if (auto s = changes(function, map); s != PERDURE_OK) return s;
+  if (auto s = not_null(function, "map", map); s != PERDURE_OK) return s;
   if (auto s = words_of(function, map); s != PERDURE_OK) return s;
   const Found found = change(*map->words);
   if (!found.ok()) return failed(found.status());
@@ -155,7 +153,7 @@ perdure_status perdure_update(perdure_map* map, const void* key, size_t key_size
 perdure_status perdure_erase(perdure_map* map, const void* key, size_t key_size, bool* present) {
   if (present != nullptr) *present = false;
   UntypedKey k;
-  if (auto s = changes(__func__, map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   if (auto s = key_of(__func__, *map, key, key_size, k); s != PERDURE_OK) return s;
   const Found found = map->map.erase(k);
   if (!found.ok()) return failed(found.status());
@@ -167,7 +165,7 @@ perdure_status perdure_contains(perdure_map* map, const void* key, size_t key_si
   if (auto s = not_null(__func__, "present", present); s != PERDURE_OK) return s;
   *present = false;
   UntypedKey k;
-  if (auto s = reads(__func__, "map", map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   if (auto s = key_of(__func__, *map, key, key_size, k); s != PERDURE_OK) return s;
   const Found found = map->map.contains(k);
   if (!found.ok()) return failed(found.status());
@@ -181,7 +179,7 @@ perdure_status perdure_get(perdure_map* map, const void* key, size_t key_size, v
   if (auto s = not_null(__func__, "value", value); s != PERDURE_OK) return s;
   *value = nullptr;
   UntypedKey k;
-  if (auto s = reads(__func__, "map", map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   if (auto s = key_of(__func__, *map, key, key_size, k); s != PERDURE_OK) return s;
   return get(map->types, [&](auto visit) { return read(*map, k, visit); }, value, value_size);
 }
@@ -192,7 +190,7 @@ perdure_status perdure_get_into(perdure_map* map, const void* key, size_t key_si
   if (auto s = not_null(__func__, "present", present); s != PERDURE_OK) return s;
   *present = false;
   UntypedKey k;
-  if (auto s = reads(__func__, "map", map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   if (capacity != 0) {
     if (auto s = not_null(__func__, "buffer", buffer); s != PERDURE_OK) return s;
   }
@@ -206,12 +204,12 @@ perdure_status perdure_read(perdure_map* map, const void* key, size_t key_size,
                             perdure_value_fn* visit, void* context, bool* present) {
   if (present != nullptr) *present = false;
   UntypedKey k;
-  if (auto s = reads(__func__, "map", map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   if (auto s = not_null(__func__, "visit", visit); s != PERDURE_OK) return s;
   if (auto s = key_of(__func__, *map, key, key_size, k); s != PERDURE_OK) return s;
   return visit_value(
-      __func__, map->types, *map->pool, [&](auto each) { return read(*map, k, each); }, visit,
-      context, present);
+      __func__, map->types, [&](auto each) { return read(*map, k, each); }, visit, context,
+      present);
 }
 
 // ---- look and change ----------------------------------------------------------------------------
@@ -224,7 +222,7 @@ perdure_status perdure_compare_exchange(perdure_map* map, const void* key, size_
   UntypedKey k;
   std::optional<UntypedValue> before;
   std::optional<UntypedValue> after;
-  if (auto s = changes(__func__, map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   if (auto s = key_of(__func__, *map, key, key_size, k); s != PERDURE_OK) return s;
   if (expected != nullptr || expected_size != 0) {
     auto s = value_of(__func__, *map, expected, expected_size, before.emplace());
@@ -244,7 +242,7 @@ perdure_status perdure_modify(perdure_map* map, const void* key, size_t key_size
                               perdure_modify_fn* change, void* context, bool* present) {
   if (present != nullptr) *present = false;
   UntypedKey k;
-  if (auto s = changes(__func__, map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   if (auto s = not_null(__func__, "change", change); s != PERDURE_OK) return s;
   if (auto s = key_of(__func__, *map, key, key_size, k); s != PERDURE_OK) return s;
   Copy before;
@@ -261,12 +259,12 @@ perdure_status perdure_fetch_add(perdure_map* map, const void* key, size_t key_s
                                  uint64_t* before) {
   if (before != nullptr) *before = 0;
   UntypedKey k;
-  if (auto s = changes(__func__, map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   if (auto s = key_of(__func__, *map, key, key_size, k); s != PERDURE_OK) return s;
   if (map->types.value_kind != perdure::ValueKind::word) {
     return failed(PERDURE_INVALID_ARGUMENT,
                   "%s: the values of map '%s' are no integers of 1 to 8 bytes", __func__,
-                  map->state->name.c_str());
+                  map->name);
   }
   const std::uint32_t size = map->types.value_bytes;
   for (;;) {
@@ -303,7 +301,7 @@ perdure_status perdure_u64_get(perdure_map* map, uint64_t key, uint64_t* value, 
   if (value != nullptr) *value = 0;
   if (auto s = not_null(__func__, "present", present); s != PERDURE_OK) return s;
   *present = false;
-  if (auto s = reads(__func__, "map", map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   if (auto s = words_of(__func__, map); s != PERDURE_OK) return s;
   const auto got = map->words->get(key);
   if (!got) return failed(got.error());

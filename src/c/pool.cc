@@ -185,18 +185,6 @@ bool same_types(const perdure_map_options& in, const MapTypes& wanted,
   return keys && values;
 }
 
-// The state that all handles of the map share. The caller holds maps_latch.
-std::shared_ptr<MapState> state_of(PoolState& pool, const char* name) {
-  for (const auto& map : pool.maps) {
-    if (map->name == name) return map;
-  }
-  auto map = std::make_shared<MapState>();
-  map->born = pool.born;
-  map->name = name;
-  pool.maps.push_back(map);
-  return map;
-}
-
 // Opens the map as one of these types, if it has them.
 template <class K, class V>
 perdure_status open_typed(PoolState& state, const char* name, const MapTypes& own,
@@ -218,7 +206,6 @@ perdure_status open_map(const char* function, const std::shared_ptr<PoolState>& 
   if (auto s = to_options(function, in, options); s != PERDURE_OK) return s;
   std::optional<MapTypes> create;
   if (!any) create = types;
-  const LatchGuard guard(state.maps_latch);
   auto opened = state.pool->untyped_map(name, options, create);
   if (!opened) return failed(opened.error());
   const MapTypes own = types_of(opened->info());
@@ -228,8 +215,7 @@ perdure_status open_map(const char* function, const std::shared_ptr<PoolState>& 
                   "bytes; 0: byte strings); open it with those, or use another map",
                   function, name, key_type(own), own.key_bytes, own.value_bytes);
   }
-  auto map = std::unique_ptr<perdure_map>(
-      new perdure_map{state_of(state, name), pool, own, std::move(*opened), {}, {}});
+  auto map = std::make_unique<perdure_map>(pool, std::move(*opened));
   if (auto s = open_typed(state, name, own, map->words); s != PERDURE_OK) return s;
   if (auto s = open_typed(state, name, own, map->texts); s != PERDURE_OK) return s;
   *out = map.release();
@@ -250,11 +236,9 @@ perdure_status open_pool(const char* function, const char* path,
     PoolState& state = *handle->state;
     PoolOptions in{.buffered = buffered};
     if (auto s = to_options(function, options, state, in); s != PERDURE_OK) return s;
-    if (!count_forks()) return failed(Status(StatusCode::out_of_memory));
     auto opened = Pool::open(path, in);
     if (!opened) return failed(opened.error());
     state.pool = std::move(*opened);
-    state.born = forks();
     *pool = handle.release();
     return PERDURE_OK;
   });
@@ -278,14 +262,10 @@ perdure_status perdure_pool_close(perdure_pool* pool, uint32_t flags) {
   if ((flags & ~(PERDURE_CLOSE_NO_SYNC | PERDURE_CLOSE_LEAVE_RECOVERY)) != 0) {
     return unknown_flags(__func__, flags);
   }
-  PoolState& state = *pool->state;
-  if (in_view_of(state)) return refuse_in_callback(__func__);
-  if (state.live()) state.end_all();
-  // In a child of fork: leaves the parent's pool alone.
   const Status closed =
-      state.pool->close({.sync = (flags & PERDURE_CLOSE_NO_SYNC) == 0,
-                         .finish_recovery = (flags & PERDURE_CLOSE_LEAVE_RECOVERY) == 0});
-  delete pool;
+      pool->state->pool->close({.sync = (flags & PERDURE_CLOSE_NO_SYNC) == 0,
+                                .finish_recovery = (flags & PERDURE_CLOSE_LEAVE_RECOVERY) == 0});
+  if (closed != StatusCode::invalid_argument) delete pool;  // else it is a call from a callback
   return done(closed);
 }
 
@@ -293,7 +273,7 @@ perdure_status perdure_pool_close(perdure_pool* pool, uint32_t flags) {
 
 perdure_status perdure_pool_get_info(perdure_pool* pool, perdure_pool_info* info) {
   if (auto s = clear(__func__, "info", info); s != PERDURE_OK) return s;
-  if (auto s = usable(__func__, pool); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "pool", pool); s != PERDURE_OK) return s;
   auto got = pool->state->pool->info();
   if (!got) return failed(got.error());
   to_c(*got, *info);
@@ -317,7 +297,7 @@ perdure_status perdure_pool_resize(const char* path, uint64_t max_size) {
 
 perdure_status perdure_pool_get_stats(perdure_pool* pool, perdure_pool_stats* stats) {
   if (auto s = clear(__func__, "stats", stats); s != PERDURE_OK) return s;
-  if (auto s = usable(__func__, pool); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "pool", pool); s != PERDURE_OK) return s;
   auto got = pool->state->pool->stats();
   if (!got) return failed(got.error());
   stats->file_bytes = got->file_bytes;
@@ -340,7 +320,7 @@ perdure_status perdure_pool_get_stats(perdure_pool* pool, perdure_pool_stats* st
 perdure_status perdure_pool_list(perdure_pool* pool,
                                  bool (*visit)(void* context, const perdure_map_info* info),
                                  void* context) {
-  if (auto s = usable(__func__, pool); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "pool", pool); s != PERDURE_OK) return s;
   if (auto s = not_null(__func__, "visit", visit); s != PERDURE_OK) return s;
   auto maps = pool->state->pool->list();
   if (!maps) return failed(maps.error());
@@ -399,7 +379,7 @@ perdure_status with_check(const char* function, perdure_pool* pool,
   if (report != nullptr) {
     if (auto s = clear(function, "report", report); s != PERDURE_OK) return s;
   }
-  if (auto s = usable(function, pool); s != PERDURE_OK) return s;
+  if (auto s = not_null(function, "pool", pool); s != PERDURE_OK) return s;
   in = PERDURE_CHECK_OPTIONS_INIT;
   if (auto s = take(function, "options", options, in); s != PERDURE_OK) return s;
   const bool known = (in.flags & ~PERDURE_CHECK_DEEP) == 0 && in.reserved == 0;
@@ -452,7 +432,7 @@ perdure_status perdure_pool_salvage(perdure_pool* pool, const char* name,
     found = std::move(*done);
     return count;
   };
-  if (auto s = walk(__func__, types, state, salvage, visit, context, visited); s != PERDURE_OK) {
+  if (auto s = walk(__func__, types, salvage, visit, context, visited); s != PERDURE_OK) {
     return s;
   }
   Progress progress{in, {}};
@@ -460,14 +440,14 @@ perdure_status perdure_pool_salvage(perdure_pool* pool, const char* name,
 }
 
 perdure_status perdure_pool_sync(perdure_pool* pool) {
-  if (auto s = usable(__func__, pool); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "pool", pool); s != PERDURE_OK) return s;
   const Status s = pool->state->pool->sync();
   return done(s);
 }
 
 perdure_status perdure_pool_compact(perdure_pool* pool, uint64_t* freed) {
   if (freed != nullptr) *freed = 0;
-  if (auto s = usable(__func__, pool); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "pool", pool); s != PERDURE_OK) return s;
   auto bytes = pool->state->pool->compact();
   if (!bytes) return failed(bytes.error());
   if (freed != nullptr) *freed = *bytes;
@@ -477,7 +457,7 @@ perdure_status perdure_pool_compact(perdure_pool* pool, uint64_t* freed) {
 perdure_status perdure_pool_run_background(perdure_pool* pool, bool* worked) {
   if (auto s = not_null(__func__, "worked", worked); s != PERDURE_OK) return s;
   *worked = false;
-  if (auto s = usable(__func__, pool); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "pool", pool); s != PERDURE_OK) return s;
   auto more = pool->state->pool->run_background();
   if (!more) return failed(more.error());
   *worked = *more;
@@ -486,11 +466,10 @@ perdure_status perdure_pool_run_background(perdure_pool* pool, bool* worked) {
 
 perdure_status perdure_pool_read_batch(perdure_pool* pool, void (*reads)(void* context),
                                        void* context) {
-  if (auto s = usable(__func__, pool); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "pool", pool); s != PERDURE_OK) return s;
   if (auto s = not_null(__func__, "reads", reads); s != PERDURE_OK) return s;
   Caller caller;
   const Status s = pool->state->pool->read_batch([&] {
-    const Viewing viewing(*pool->state);
     (void)caller.call([&] {
       reads(context);
       return true;
@@ -501,20 +480,9 @@ perdure_status perdure_pool_read_batch(perdure_pool* pool, void (*reads)(void* c
 }
 
 perdure_status perdure_pool_drop(perdure_pool* pool, const char* name) {
-  if (auto s = usable(__func__, pool); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "pool", pool); s != PERDURE_OK) return s;
   if (auto s = not_null(__func__, "name", name); s != PERDURE_OK) return s;
-  PoolState& state = *pool->state;
-  const perdure::LatchGuard guard(state.maps_latch);
-  const Status s = state.pool->drop(name);
-  // A pool that is poisoned by the drop has lost the map, too.
-  if (s.ok() || s == StatusCode::poisoned) {
-    std::erase_if(state.maps, [&](const auto& map) {
-      const bool dropped = map->name == name;
-      if (dropped) map->born = kDead;
-      return dropped;
-    });
-  }
-  return done(s);
+  return done(pool->state->pool->drop(name));
 }
 
 // ---- maps ---------------------------------------------------------------------------------------
@@ -523,7 +491,7 @@ perdure_status perdure_map_open(perdure_pool* pool, const char* name,
                                 const perdure_map_options* options, perdure_map** map) {
   if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   *map = nullptr;
-  if (auto s = usable(__func__, pool); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "pool", pool); s != PERDURE_OK) return s;
   perdure_map_options in = PERDURE_MAP_OPTIONS_INIT;
   if (auto s = take(__func__, "options", options, in); s != PERDURE_OK) return s;
   return guarded([&] {
@@ -536,7 +504,7 @@ void perdure_map_close(perdure_map* map) { delete map; }
 
 perdure_status perdure_map_get_info(perdure_map* map, perdure_map_info* info) {
   if (auto s = clear(__func__, "info", info); s != PERDURE_OK) return s;
-  if (auto s = reads(__func__, "map", map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   to_c(map->map.info(), *info);
   return PERDURE_OK;
 }
@@ -544,7 +512,7 @@ perdure_status perdure_map_get_info(perdure_map* map, perdure_map_info* info) {
 perdure_status perdure_size(perdure_map* map, std::uint64_t* entries) {
   if (auto s = not_null(__func__, "entries", entries); s != PERDURE_OK) return s;
   *entries = 0;
-  if (auto s = reads(__func__, "map", map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   auto size = map->map.size();
   if (!size) return failed(size.error());
   *entries = *size;
@@ -553,7 +521,7 @@ perdure_status perdure_size(perdure_map* map, std::uint64_t* entries) {
 
 perdure_status perdure_map_get_stats(perdure_map* map, perdure_map_stats* stats) {
   if (auto s = clear(__func__, "stats", stats); s != PERDURE_OK) return s;
-  if (auto s = reads(__func__, "map", map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   const perdure::MapStats got = map->map.stats();
   stats->entries = got.entries;
   stats->height = got.height;

@@ -11,13 +11,12 @@ using perdure::Version;
 
 namespace {
 
-// What a call with a range verifies: the handle, the callback unless `visit` is null by right, and
-// the range.
+// What a call with a range verifies: the handle and the range.
 template <class Handle>
 perdure_status with_range(const char* function, const char* name, const Handle* handle,
                           const perdure_range* range, UntypedScanOptions& options) noexcept {
-  if (auto s = reads(function, name, handle); s != PERDURE_OK) return s;
-  return to_range(function, *handle->state, handle->types, range, options);
+  if (auto s = not_null(function, name, handle); s != PERDURE_OK) return s;
+  return to_range(function, *handle, range, options);
 }
 
 void set(std::uint64_t* out, std::uint64_t value) noexcept {
@@ -28,7 +27,7 @@ void set(std::uint64_t* out, std::uint64_t value) noexcept {
 class Moving {
  public:
   Moving(const char* function, perdure_iterator* iterator) noexcept : iterator_(iterator) {
-    status_ = reads(function, "iterator", iterator);
+    status_ = not_null(function, "iterator", iterator);
     if (status_ != PERDURE_OK) return;
     mine_ = iterator->busy.try_lock();
     if (!mine_) {
@@ -44,8 +43,8 @@ class Moving {
   template <class F>
   perdure_status move(F&& f) noexcept {
     if (status_ != PERDURE_OK) return status_;
-    f(*iterator_->iterator);
-    const Status& s = iterator_->iterator->status();
+    f(iterator_->iterator);
+    const Status& s = iterator_->iterator.status();
     return s.ok() ? PERDURE_OK : failed(s);
   }
 
@@ -55,20 +54,6 @@ class Moving {
   bool mine_ = false;
 };
 
-// Releases a handle that may hold a version. In a child of fork, whose parent's map may have been
-// in use, the hold is only forgotten.
-template <class Handle, class Held>
-void release(Handle* handle, Held& held, bool holds) noexcept {
-  if (holds) {
-    if (handle->pool->born != kDead && !handle->pool->live()) {
-      (void)held.release();
-    } else {
-      handle->pool->unlist(*handle);
-    }
-  }
-  delete handle;
-}
-
 }  // namespace
 
 // ---- walks --------------------------------------------------------------------------------------
@@ -76,11 +61,11 @@ void release(Handle* handle, Held& held, bool holds) noexcept {
 perdure_status perdure_for_each(perdure_map* map, perdure_entry_fn* visit, void* context,
                                 uint64_t* visited) {
   set(visited, 0);
-  if (auto s = reads(__func__, "map", map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   if (auto s = not_null(__func__, "visit", visit); s != PERDURE_OK) return s;
   return walk(
-      __func__, map->types, *map->pool, [&](auto each) { return map->map.for_each(each); }, visit,
-      context, visited);
+      __func__, map->types, [&](auto each) { return map->map.for_each(each); }, visit, context,
+      visited);
 }
 
 perdure_status perdure_scan(perdure_map* map, const perdure_range* range, perdure_entry_fn* visit,
@@ -90,8 +75,8 @@ perdure_status perdure_scan(perdure_map* map, const perdure_range* range, perdur
   if (auto s = with_range(__func__, "map", map, range, options); s != PERDURE_OK) return s;
   if (auto s = not_null(__func__, "visit", visit); s != PERDURE_OK) return s;
   return walk(
-      __func__, map->types, *map->pool, [&](auto each) { return map->map.scan(options, each); },
-      visit, context, visited);
+      __func__, map->types, [&](auto each) { return map->map.scan(options, each); }, visit, context,
+      visited);
 }
 
 perdure_status perdure_count(perdure_map* map, const perdure_range* range, uint64_t* count) {
@@ -108,7 +93,7 @@ perdure_status perdure_count(perdure_map* map, const perdure_range* range, uint6
 perdure_status perdure_erase_range(perdure_map* map, const perdure_range* range, uint64_t* erased) {
   set(erased, 0);
   UntypedScanOptions options;
-  if (auto s = changes(__func__, map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   if (auto s = not_null(__func__, "range", range); s != PERDURE_OK) return s;
   if (auto s = with_range(__func__, "map", map, range, options); s != PERDURE_OK) return s;
   auto n = map->map.erase_range(options);
@@ -125,32 +110,30 @@ perdure_status perdure_iterator_open(perdure_map* map, const perdure_range* rang
   *iterator = nullptr;
   UntypedScanOptions options;
   if (auto s = with_range(__func__, "map", map, range, options); s != PERDURE_OK) return s;
-  return make_iterator(*map, map->map.scan(options), false, iterator);
+  return make_iterator(*map, map->map.scan(options), iterator);
 }
 
-void perdure_iterator_close(perdure_iterator* iterator) {
-  if (iterator != nullptr) release(iterator, iterator->iterator, iterator->holds);
-}
+void perdure_iterator_close(perdure_iterator* iterator) { delete iterator; }
 
 bool perdure_iterator_valid(const perdure_iterator* iterator) {
-  return iterator != nullptr && iterator->live() && iterator->iterator->valid();
+  return iterator != nullptr && iterator->iterator.valid();
 }
 
 perdure_status perdure_iterator_status(const perdure_iterator* iterator) {
-  if (auto s = reads(__func__, "iterator", iterator); s != PERDURE_OK) return s;
-  const Status& s = iterator->iterator->status();
+  if (auto s = not_null(__func__, "iterator", iterator); s != PERDURE_OK) return s;
+  const Status& s = iterator->iterator.status();
   return s.ok() ? PERDURE_OK : failed(s);
 }
 
 const void* perdure_iterator_key(const perdure_iterator* iterator, size_t* size) {
   const bool valid = perdure_iterator_valid(iterator);
-  if (valid) iterator->key.set(iterator->types, iterator->iterator->key());
+  if (valid) iterator->key.set(iterator->types, iterator->iterator.key());
   if (size != nullptr) *size = valid ? iterator->key.size() : 0;
   return valid ? iterator->key.data() : nullptr;
 }
 const void* perdure_iterator_value(const perdure_iterator* iterator, size_t* size) {
   const bool valid = perdure_iterator_valid(iterator);
-  if (valid) iterator->value.set(iterator->types, iterator->iterator->value());
+  if (valid) iterator->value.set(iterator->types, iterator->iterator.value());
   if (size != nullptr) *size = valid ? iterator->value.size() : 0;
   return valid ? iterator->value.data() : nullptr;
 }
@@ -169,7 +152,7 @@ perdure_status perdure_iterator_last(perdure_iterator* iterator) {
 }
 perdure_status perdure_iterator_seek(perdure_iterator* iterator, const void* key, size_t key_size) {
   UntypedKey k;
-  if (auto s = reads(__func__, "iterator", iterator); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "iterator", iterator); s != PERDURE_OK) return s;
   if (auto s = key_of(__func__, *iterator, key, key_size, k); s != PERDURE_OK) return s;
   return Moving(__func__, iterator).move([&](auto& it) { it.seek(k); });
 }
@@ -179,7 +162,7 @@ perdure_status perdure_iterator_seek(perdure_iterator* iterator, const void* key
 perdure_status perdure_tag(perdure_map* map, uint64_t* version) {
   if (auto s = not_null(__func__, "version", version); s != PERDURE_OK) return s;
   *version = 0;
-  if (auto s = changes(__func__, map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   auto tag = map->map.tag();
   if (!tag) return failed(tag.error());
   *version = *tag;
@@ -190,7 +173,7 @@ perdure_status perdure_versions(perdure_map* map, uint64_t* first, uint64_t* las
   if (auto s = not_null(__func__, "first", first); s != PERDURE_OK) return s;
   if (auto s = not_null(__func__, "last", last); s != PERDURE_OK) return s;
   *first = *last = 0;
-  if (auto s = reads(__func__, "map", map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   auto range = map->map.versions();
   if (!range) return failed(range.error());
   *first = range->first;
@@ -204,7 +187,7 @@ perdure_status perdure_get_at(perdure_map* map, uint64_t version, const void* ke
   if (auto s = not_null(__func__, "value", value); s != PERDURE_OK) return s;
   *value = nullptr;
   UntypedKey k;
-  if (auto s = reads(__func__, "map", map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   if (auto s = key_of(__func__, *map, key, key_size, k); s != PERDURE_OK) return s;
   return get(
       map->types, [&](auto visit) { return map->map.read(k, version, visit); }, value, value_size);
@@ -214,12 +197,12 @@ perdure_status perdure_history(perdure_map* map, const void* key, size_t key_siz
                                perdure_history_fn* visit, void* context, uint64_t* visited) {
   set(visited, 0);
   UntypedKey k;
-  if (auto s = reads(__func__, "map", map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   if (auto s = not_null(__func__, "visit", visit); s != PERDURE_OK) return s;
   if (auto s = key_of(__func__, *map, key, key_size, k); s != PERDURE_OK) return s;
   return walk_history(
-      __func__, map->types, *map->pool, [&](auto each) { return map->map.history(k, each); }, visit,
-      context, visited);
+      __func__, map->types, [&](auto each) { return map->map.history(k, each); }, visit, context,
+      visited);
 }
 
 perdure_status perdure_diff(perdure_map* map, uint64_t from_version, uint64_t to_version,
@@ -230,7 +213,6 @@ perdure_status perdure_diff(perdure_map* map, uint64_t from_version, uint64_t to
   if (auto s = with_range(__func__, "map", map, range, options); s != PERDURE_OK) return s;
   if (auto s = not_null(__func__, "visit", visit); s != PERDURE_OK) return s;
   Caller caller;
-  const Viewing viewing(*map->pool);
   const auto each = [&](const UntypedKey& key, const std::optional<UntypedValue>& before,
                         const std::optional<UntypedValue>& after) {
     const Datum k(map->types, key);
@@ -252,7 +234,7 @@ perdure_status perdure_diff(perdure_map* map, uint64_t from_version, uint64_t to
 
 perdure_status perdure_trim(perdure_map* map, uint64_t version, uint64_t* first) {
   set(first, 0);
-  if (auto s = changes(__func__, map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   auto remains = map->map.trim(version);
   if (!remains) return failed(remains.error());
   set(first, *remains);
@@ -260,7 +242,7 @@ perdure_status perdure_trim(perdure_map* map, uint64_t version, uint64_t* first)
 }
 
 perdure_status perdure_rollback(perdure_map* map, uint64_t version) {
-  if (auto s = changes(__func__, map); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   const Status s = map->map.rollback(version);
   return s.ok() ? PERDURE_OK : failed(s);
 }
@@ -271,27 +253,17 @@ perdure_status perdure_snapshot_open(perdure_map* map, uint64_t version,
                                      perdure_snapshot** snapshot) {
   if (auto s = not_null(__func__, "snapshot", snapshot); s != PERDURE_OK) return s;
   *snapshot = nullptr;
-  if (auto s = reads(__func__, "map", map); s != PERDURE_OK) return s;
-  return guarded([&] {
-    auto held = version == PERDURE_LAST_VERSION ? map->map.snapshot() : map->map.snapshot(version);
-    if (!held) return failed(held.error());
-    auto handle = std::make_unique<perdure_snapshot>();
-    handle->state = map->state;
-    handle->pool = map->pool;
-    handle->types = map->types;
-    handle->snapshot = std::make_unique<perdure::UntypedSnapshot>(std::move(*held));
-    map->pool->list(*handle);
-    *snapshot = handle.release();
-    return PERDURE_OK;
-  });
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
+  auto held = version == PERDURE_LAST_VERSION ? map->map.snapshot() : map->map.snapshot(version);
+  if (!held) return failed(held.error());
+  *snapshot = new (std::nothrow) perdure_snapshot(*map, std::move(*held));
+  return *snapshot != nullptr ? PERDURE_OK : failed(Status(perdure::StatusCode::out_of_memory));
 }
 
-void perdure_snapshot_close(perdure_snapshot* snapshot) {
-  if (snapshot != nullptr) release(snapshot, snapshot->snapshot, true);
-}
+void perdure_snapshot_close(perdure_snapshot* snapshot) { delete snapshot; }
 
 uint64_t perdure_snapshot_version(const perdure_snapshot* snapshot) {
-  return snapshot == nullptr || snapshot->snapshot == nullptr ? 0 : snapshot->snapshot->version();
+  return snapshot == nullptr ? 0 : snapshot->snapshot.version();
 }
 
 perdure_status perdure_snapshot_contains(perdure_snapshot* snapshot, const void* key,
@@ -299,9 +271,9 @@ perdure_status perdure_snapshot_contains(perdure_snapshot* snapshot, const void*
   if (auto s = not_null(__func__, "present", present); s != PERDURE_OK) return s;
   *present = false;
   UntypedKey k;
-  if (auto s = reads(__func__, "snapshot", snapshot); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "snapshot", snapshot); s != PERDURE_OK) return s;
   if (auto s = key_of(__func__, *snapshot, key, key_size, k); s != PERDURE_OK) return s;
-  const Found found = snapshot->snapshot->contains(k);
+  const Found found = snapshot->snapshot.contains(k);
   if (!found.ok()) return failed(found.status());
   *present = found.present();
   return PERDURE_OK;
@@ -313,10 +285,10 @@ perdure_status perdure_snapshot_get(perdure_snapshot* snapshot, const void* key,
   if (auto s = not_null(__func__, "value", value); s != PERDURE_OK) return s;
   *value = nullptr;
   UntypedKey k;
-  if (auto s = reads(__func__, "snapshot", snapshot); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "snapshot", snapshot); s != PERDURE_OK) return s;
   if (auto s = key_of(__func__, *snapshot, key, key_size, k); s != PERDURE_OK) return s;
   return get(
-      snapshot->types, [&](auto visit) { return snapshot->snapshot->read(k, visit); }, value,
+      snapshot->types, [&](auto visit) { return snapshot->snapshot.read(k, visit); }, value,
       value_size);
 }
 
@@ -327,13 +299,13 @@ perdure_status perdure_snapshot_get_into(perdure_snapshot* snapshot, const void*
   if (auto s = not_null(__func__, "present", present); s != PERDURE_OK) return s;
   *present = false;
   UntypedKey k;
-  if (auto s = reads(__func__, "snapshot", snapshot); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "snapshot", snapshot); s != PERDURE_OK) return s;
   if (capacity != 0) {
     if (auto s = not_null(__func__, "buffer", buffer); s != PERDURE_OK) return s;
   }
   if (auto s = key_of(__func__, *snapshot, key, key_size, k); s != PERDURE_OK) return s;
   return get_into(
-      __func__, snapshot->types, [&](auto visit) { return snapshot->snapshot->read(k, visit); },
+      __func__, snapshot->types, [&](auto visit) { return snapshot->snapshot.read(k, visit); },
       buffer, capacity, value_size, present);
 }
 
@@ -341,12 +313,12 @@ perdure_status perdure_snapshot_read(perdure_snapshot* snapshot, const void* key
                                      perdure_value_fn* visit, void* context, bool* present) {
   if (present != nullptr) *present = false;
   UntypedKey k;
-  if (auto s = reads(__func__, "snapshot", snapshot); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "snapshot", snapshot); s != PERDURE_OK) return s;
   if (auto s = not_null(__func__, "visit", visit); s != PERDURE_OK) return s;
   if (auto s = key_of(__func__, *snapshot, key, key_size, k); s != PERDURE_OK) return s;
   return visit_value(
-      __func__, snapshot->types, *snapshot->pool,
-      [&](auto each) { return snapshot->snapshot->read(k, each); }, visit, context, present);
+      __func__, snapshot->types, [&](auto each) { return snapshot->snapshot.read(k, each); }, visit,
+      context, present);
 }
 
 perdure_status perdure_snapshot_scan(perdure_snapshot* snapshot, const perdure_range* range,
@@ -358,8 +330,8 @@ perdure_status perdure_snapshot_scan(perdure_snapshot* snapshot, const perdure_r
   }
   if (auto s = not_null(__func__, "visit", visit); s != PERDURE_OK) return s;
   return walk(
-      __func__, snapshot->types, *snapshot->pool,
-      [&](auto each) { return snapshot->snapshot->scan(options, each); }, visit, context, visited);
+      __func__, snapshot->types, [&](auto each) { return snapshot->snapshot.scan(options, each); },
+      visit, context, visited);
 }
 
 perdure_status perdure_snapshot_count(perdure_snapshot* snapshot, const perdure_range* range,
@@ -370,8 +342,8 @@ perdure_status perdure_snapshot_count(perdure_snapshot* snapshot, const perdure_
   if (auto s = with_range(__func__, "snapshot", snapshot, range, options); s != PERDURE_OK) {
     return s;
   }
-  auto n = snapshot->snapshot->scan(options,
-                                    [](const UntypedKey&, const UntypedValue&) { return true; });
+  auto n =
+      snapshot->snapshot.scan(options, [](const UntypedKey&, const UntypedValue&) { return true; });
   if (!n) return failed(n.error());
   *count = *n;
   return PERDURE_OK;
@@ -385,7 +357,7 @@ perdure_status perdure_snapshot_iterate(perdure_snapshot* snapshot, const perdur
   if (auto s = with_range(__func__, "snapshot", snapshot, range, options); s != PERDURE_OK) {
     return s;
   }
-  return make_iterator(*snapshot, snapshot->snapshot->scan(options), true, iterator);
+  return make_iterator(*snapshot, snapshot->snapshot.scan(options), iterator);
 }
 
 perdure_status perdure_snapshot_history(perdure_snapshot* snapshot, const void* key,
@@ -393,10 +365,10 @@ perdure_status perdure_snapshot_history(perdure_snapshot* snapshot, const void* 
                                         uint64_t* visited) {
   set(visited, 0);
   UntypedKey k;
-  if (auto s = reads(__func__, "snapshot", snapshot); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "snapshot", snapshot); s != PERDURE_OK) return s;
   if (auto s = not_null(__func__, "visit", visit); s != PERDURE_OK) return s;
   if (auto s = key_of(__func__, *snapshot, key, key_size, k); s != PERDURE_OK) return s;
   return walk_history(
-      __func__, snapshot->types, *snapshot->pool,
-      [&](auto each) { return snapshot->snapshot->history(k, each); }, visit, context, visited);
+      __func__, snapshot->types, [&](auto each) { return snapshot->snapshot.history(k, each); },
+      visit, context, visited);
 }

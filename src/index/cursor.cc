@@ -8,7 +8,7 @@ namespace perdure::detail {
 
 // ---- HeldVersion --------------------------------------------------------------------------------
 
-Expected<HeldVersion> HeldVersion::of(std::shared_ptr<VersionedIndex> index,
+Expected<HeldVersion> HeldVersion::of(Handle<VersionedIndex> index,
                                       std::uint64_t version) noexcept {
   std::unique_ptr<VersionPin> pin(new (std::nothrow) VersionPin);
   if (pin == nullptr) return fail(StatusCode::out_of_memory);
@@ -19,7 +19,7 @@ Expected<HeldVersion> HeldVersion::of(std::shared_ptr<VersionedIndex> index,
   return held;
 }
 
-Expected<HeldVersion> HeldVersion::of_last(std::shared_ptr<VersionedIndex> index) noexcept {
+Expected<HeldVersion> HeldVersion::of_last(Handle<VersionedIndex> index) noexcept {
   for (;;) {
     const VersionRange range = index->versions();
     if (range.last < range.first) {
@@ -60,7 +60,7 @@ bool KeyCopy::assign(const Key& key, bool words, bool above) noexcept {
 
 Cursor::Cursor(Status failure) noexcept : failed_(true), status_(std::move(failure)) {}
 
-Cursor::Cursor(std::shared_ptr<OrderedIndex> index, bool words, const ScanRange& range,
+Cursor::Cursor(Handle<OrderedIndex> index, bool words, const ScanRange& range,
                BatchSize size) noexcept
     : index_(std::move(index)), words_(words), size_(size) {
   begin(range);

@@ -41,6 +41,8 @@ Expected<std::unique_ptr<EngineInstance>> make_instance(const EngineContext<P>& 
   }
   std::unique_ptr<EngineInstance> map(new (std::nothrow) Map(context, root, more...));
   if (map == nullptr) return fail(StatusCode::out_of_memory);
+  PERDURE_ASSERT(P, "tombstone.T1",
+                 static_cast<void*>(&map->index()) == dynamic_cast<void*>(map.get()));
   return map;
 }
 

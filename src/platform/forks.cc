@@ -4,11 +4,8 @@
 
 namespace perdure {
 
-std::uint32_t detail::fork_count = 0;
-
-bool count_forks() noexcept {
-  static const int failure = pthread_atfork(nullptr, nullptr, [] { ++detail::fork_count; });
-  return failure == 0;
+bool at_forks(void (*before)(), void (*in_parent)(), void (*in_child)()) noexcept {
+  return pthread_atfork(before, in_parent, in_child) == 0;
 }
 
 }  // namespace perdure

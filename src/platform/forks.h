@@ -1,21 +1,11 @@
-// Forks: how a front end notices that a child of fork uses what its parent has opened. The core
-// asks for the process id, which costs a system call; a front end asks at every call on an entry.
+// Forks: what a process does beside a fork().
 #pragma once
-
-#include <cstdint>
 
 namespace perdure {
 
-namespace detail {
-// No atomic: the child that counts has one thread, and its parent's word does not change.
-[[gnu::visibility("hidden")]] extern std::uint32_t fork_count;
-}  // namespace detail
-
-// Counts forks from the first call on. Returns false if memory is short.
-bool count_forks() noexcept;
-
-// The number of forks between the process that called count_forks() and this one. A child that was
-// made without fork(), by vfork() or by a bare clone(), is not counted.
-inline std::uint32_t forks() noexcept { return detail::fork_count; }
+// From now on each fork() calls `before` first, then `in_parent` and, in the child, `in_child`. A
+// child that is made by vfork() or by a bare clone() calls nothing. Returns false if memory is
+// short.
+bool at_forks(void (*before)(), void (*in_parent)(), void (*in_child)()) noexcept;
 
 }  // namespace perdure

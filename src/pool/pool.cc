@@ -69,29 +69,28 @@ Status Pool::resize(std::string_view path, std::uint64_t max_size) {
   return impl == nullptr ? Status(StatusCode::out_of_memory) : impl->resize(path, max_size);
 }
 
-Expected<std::shared_ptr<detail::Index>> Pool::open_index(std::string_view name,
-                                                          const MapOptions& options,
-                                                          const MapTypes& spec) {
+Expected<detail::Handle<detail::Index>> Pool::open_index(std::string_view name,
+                                                         const MapOptions& options,
+                                                         const MapTypes& spec) {
   auto instance = impl_->open_map(name, options, spec);
   if (!instance) return fail(std::move(instance.error()));
-  // Shares no ownership: the instance belongs to the pool, which outlives its maps.
-  return std::shared_ptr<detail::Index>(std::shared_ptr<void>(), &(*instance)->index());
+  return detail::Handle<detail::Index>(&(*instance)->index());
 }
 
-Expected<std::shared_ptr<detail::OrderedIndex>> Pool::open_ordered(std::string_view name,
-                                                                   const MapOptions& options,
-                                                                   const MapTypes& spec) {
+Expected<detail::Handle<detail::OrderedIndex>> Pool::open_ordered(std::string_view name,
+                                                                  const MapOptions& options,
+                                                                  const MapTypes& spec) {
   auto instance = impl_->open_map(name, options, spec, detail::PoolImpl::View::ordered);
   if (!instance) return fail(std::move(instance.error()));
-  return std::shared_ptr<detail::OrderedIndex>(std::shared_ptr<void>(), (*instance)->ordered());
+  return detail::Handle<detail::OrderedIndex>((*instance)->ordered());
 }
 
-Expected<std::shared_ptr<detail::VersionedIndex>> Pool::open_versioned(std::string_view name,
-                                                                       const MapOptions& options,
-                                                                       const MapTypes& spec) {
+Expected<detail::Handle<detail::VersionedIndex>> Pool::open_versioned(std::string_view name,
+                                                                      const MapOptions& options,
+                                                                      const MapTypes& spec) {
   auto instance = impl_->open_map(name, options, spec, detail::PoolImpl::View::versioned);
   if (!instance) return fail(std::move(instance.error()));
-  return std::shared_ptr<detail::VersionedIndex>(std::shared_ptr<void>(), (*instance)->versioned());
+  return detail::Handle<detail::VersionedIndex>((*instance)->versioned());
 }
 
 Expected<UntypedMap> Pool::untyped_map(std::string_view name, const MapOptions& options,
@@ -107,10 +106,9 @@ Expected<UntypedMap> Pool::untyped_map(std::string_view name, const MapOptions& 
   if (!instance) return fail(std::move(instance.error()));
   if (!exists) found = impl_->describe_map(name, info);
   if (!found) return fail(std::move(found.error()));
-  // They share no ownership: the instance belongs to the pool, which outlives its maps.
-  const std::shared_ptr<void> none;
-  return UntypedMap(std::move(info), {none, &(*instance)->index()}, {none, (*instance)->ordered()},
-                    {none, (*instance)->versioned()});
+  return UntypedMap(std::move(info), detail::Handle(&(*instance)->index()),
+                    detail::Handle((*instance)->ordered()),
+                    detail::Handle((*instance)->versioned()));
 }
 
 Expected<std::vector<MapInfo>> Pool::list() const { return impl_->list(); }

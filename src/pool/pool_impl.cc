@@ -51,7 +51,7 @@ TypeText value_words(const MapTypes& types) {
 
 }  // namespace
 
-PoolImpl::~PoolImpl() { (void)close({}); }
+PoolImpl::~PoolImpl() { (void)end({}); }
 
 Status PoolImpl::wrap(Status status) const {
   if (status.ok()) return status;
@@ -67,13 +67,16 @@ Status PoolImpl::usable() const {
                           "parent has closed it",
                           path_.c_str());
   }
-  // It would wait for itself.
-  if (core_.gate().held()) {
-    return Status::format(StatusCode::invalid_argument,
-                          "%s: a function that read_batch calls must not call the pool",
-                          path_.c_str());
-  }
+  if (Status s = in_callback(); !s.ok()) return s;
   return lost() ? platform_.failure() : Status();
+}
+
+// Such a call would wait for itself.
+Status PoolImpl::in_callback() const {
+  if (!core_.gate().held() && !core_.epochs().in_guard()) return {};
+  return Status::format(StatusCode::invalid_argument,
+                        "%s: a callback of a read, a scan or a read_batch must not call the pool",
+                        path_.c_str());
 }
 
 bool PoolImpl::lost() const {
@@ -388,6 +391,7 @@ Status PoolImpl::drop(std::string_view name) {
   if (slot->instance != nullptr) {
     const BackgroundHold<RealPlatform> hold(core_.background());
     if (names_its_own(*slot->instance)) slot->instance->release_blocks();
+    tombstone::place(slot->instance->index(), tombstone::End::dropped);
     dropped->instance = std::move(slot->instance);
     dropped->next = std::move(dropped_);
     dropped_ = std::move(dropped);
@@ -464,10 +468,6 @@ Expected<std::uint64_t> PoolImpl::punch_free() {
 Status PoolImpl::commit(const BatchItems& batch) {
   if (Status s = usable(); !s.ok()) return s;
   if (read_only_) return wrap(StatusCode::read_only);
-  if (core_.epochs().in_guard()) {
-    return wrap(Status::format(StatusCode::invalid_argument,
-                               "a callback of a read or a scan must not commit a batch"));
-  }
   if (Status s = core_.gate().refusal(); !s.ok()) return s;
   if (buffered_) buffered_->pace();
   LatchGuard maintenance(maintenance_);
@@ -540,6 +540,13 @@ void PoolImpl::tell_place() const {
 }
 
 Status PoolImpl::close(const CloseOptions& options) {
+  if (open_ && owner_pid_ == getpid()) {
+    if (Status s = in_callback(); !s.ok()) return s;
+  }
+  return end(options);
+}
+
+Status PoolImpl::end(const CloseOptions& options) {
   if (!open_ || owner_pid_ != getpid()) {
     // A child of fork must leave its parent's pool alone, down to the destructors.
     if (open_) {

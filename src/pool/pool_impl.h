@@ -142,6 +142,8 @@ class PoolImpl final : private PoolMaps {
             .after_kill = core_.after_kill().done() ? nullptr : &core_.after_kill(),
             .cuts = buffered_ ? &*buffered_ : nullptr};
   }
+  Status in_callback() const;
+  Status end(const CloseOptions& options);
   Status wrap(Status status) const;  // puts the path in front
   bool lost() const;                 // the file no longer has all of the pool
   // All of the pool is in memory; a live image there has only a part of it.
@@ -169,7 +171,7 @@ class PoolImpl final : private PoolMaps {
   std::optional<LiveChunks> view_;  // of a reader of a `buffered` pool that was left open
   InterleavedDram interleaved_;
   Populate populate_{*this};
-  PoolCore<RealPlatform> core_;  // its destruction ends all background work
+  mutable PoolCore<RealPlatform> core_;  // its destruction ends all background work
   std::unique_ptr<Slot[]> slots_;
   std::unique_ptr<Dropped> dropped_;
   RealPlatform::Latch compaction_;  // of compact(); before maintenance_

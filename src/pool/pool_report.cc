@@ -218,8 +218,14 @@ Expected<CheckReport> PoolImpl::salvage(std::string_view name,
   LatchGuard guard(maintenance_);
   (void)core_.sweep().finish();
   const BackgroundHold<RealPlatform> hold(core_.background());
+  // In a guard, as every callback: so the pool refuses its calls.
+  const auto deliver = [&](const Entry& entry) {
+    const EpochGuard<RealPlatform> guard_of_callback(core_.epochs());
+    visit(entry);
+  };
+  const FunctionRef<void(const Entry&)> delivers(deliver);
   Findings found;
-  found.whole_entries = &visit;
+  found.whole_entries = &delivers;
   // What the open has passed over in other maps does not count here.
   char own[64];
   std::snprintf(own, sizeof(own), "map %.*s: ", length(name), name.data());

@@ -134,14 +134,13 @@ class EpochDomain {
     PERDURE_ASSERT(P, "epoch.I1", epoch() <= slot->seen + 1);
     slot->pinned.store(0, std::memory_order_release);
   }
-  // For EpochGuard, pinned as a mutation, at the closed gate. It is no member of the guard: a call
-  // with the guard's address would keep the guard of every mutation in memory.
+  // For EpochGuard, pinned as a mutation, at the closed gate or in another guard. It is no member
+  // of the guard: a call with the guard's address would keep the guard of every mutation in memory.
   [[gnu::noinline, gnu::cold]] bool wait_at_gate(Slot* slot) noexcept {
     if (gate_.does_batch()) return pace_batch(slot);
+    if (slot->depth > 1 || gate_.held()) return false;
     if (!gate_.refusal().ok()) return false;
     if (gate_.lets_pass()) return true;
-    // A mutation in a callback of a read must not wait, but only the closed gate refuses it.
-    if (slot->depth > 1 || gate_.held()) return gate_.only_braked();
     const typename Gate<P>::Waiting waiting(gate_);
     do {
       unpin(slot);
@@ -611,11 +610,12 @@ class [[nodiscard]] EpochGuard {
   EpochGuard& operator=(const EpochGuard&) = delete;
   bool ok() const noexcept { return slot_ != nullptr; }
   // Waits while the gate is closed, unpinned; so call it before anything else. Returns false if
-  // the thread must not wait: it is in a callback of a read, or has closed the gate.
+  // the thread must not change anything: it is in a callback of a read, or has closed the gate.
   [[gnu::always_inline]] bool pass_gate() noexcept
     requires(kMutates)
   {
-    const bool passes = domain_.gate().passes() || domain_.wait_at_gate(slot_);
+    const bool passes =
+        (slot_->depth == 1 && domain_.gate().passes()) || domain_.wait_at_gate(slot_);
     if constexpr (P::kAsserts) passed_ = passes && slot_->depth == 1;
     return passes;
   }

@@ -107,7 +107,7 @@ UntypedIterator iterator_of(const detail::NamedTypes& info, Source source,
 }
 
 UntypedIterator iterator_at(const detail::NamedTypes& info,
-                            std::shared_ptr<detail::VersionedIndex> index, Version version,
+                            detail::Handle<detail::VersionedIndex> index, Version version,
                             const UntypedScanOptions& options) {
   auto held = detail::HeldVersion::of(std::move(index), version);
   if (!held) return UntypedIterator(detail::Cursor(std::move(held.error())));
@@ -282,7 +282,7 @@ Expected<std::uint64_t> UntypedMap::size() { return index_->size(); }
 MapStats UntypedMap::stats() { return detail::stats_of(*index_); }
 
 Status UntypedMap::keeps_order() const {
-  if (ordered_ != nullptr) return {};
+  if (ordered_) return {};
   return Status::format(StatusCode::unsupported,
                         "map '%s' is of engine %s, which keeps no order; for_each() visits all its "
                         "entries",
@@ -309,7 +309,7 @@ UntypedIterator UntypedMap::scan(const UntypedScanOptions& options) {
 // ---- versions -----------------------------------------------------------------------------------
 
 Status UntypedMap::keeps_versions() const {
-  if (versioned_ != nullptr) return {};
+  if (versioned_) return {};
   return Status::format(StatusCode::unsupported,
                         "map '%s' is of engine %s, which keeps no versions; one of engine %s does",
                         info_.name.c_str(), EngineText(engine_name(info_.engine)).c_str(),

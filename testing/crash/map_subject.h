@@ -328,9 +328,8 @@ class MapSubject : public Subject, private PoolMaps {
     memory_->sync(layout::kBatchLog / kPage * kPage, kPage, "a copy");
   }
   perdure::detail::Cursor cursor(bool reverse, perdure::detail::BatchSize size = {}) {
-    return perdure::detail::Cursor(
-        std::shared_ptr<perdure::detail::OrderedIndex>(std::shared_ptr<void>(), &index()),
-        !kBytes && !kArrays, {.reverse = reverse}, size);
+    return perdure::detail::Cursor(perdure::detail::Handle<perdure::detail::OrderedIndex>(&index()),
+                                   !kBytes && !kArrays, {.reverse = reverse}, size);
   }
   // Checks that an iterator of the first map delivers the same as a scan, in both directions.
   void check_iterator(std::vector<std::string>& violations) {

@@ -85,7 +85,7 @@ class LittleEngine final : public EngineInstance, public detail::Index {
         context.platform.load(context.heap.template at<Root>(root)->magic) != kMagic) {
       return fail(StatusCode::corruption, "little: bad root");
     }
-    return std::unique_ptr<EngineInstance>(new LittleEngine(context, root));
+    return std::unique_ptr<EngineInstance>(new (std::nothrow) LittleEngine(context, root));
   }
   ~LittleEngine() override {
     context_.background.remove(turner_);

@@ -1,0 +1,169 @@
+#include "index/tombstone.h"
+
+#include <algorithm>
+#include <new>
+
+#include "index/findings.h"
+#include "platform/assert.h"
+#include "platform/forks.h"
+#include "platform/real_platform.h"
+
+namespace perdure {
+
+namespace tombstone {
+namespace {
+
+using detail::Key;
+using detail::Value;
+using Entries = FunctionRef<bool(std::span<const detail::Entry>)>;
+
+template <End E>
+class Tombstone final : public detail::VersionedIndex {
+ public:
+  Expected<bool> insert(const Key&, const Value&) override { return why(); }
+  Expected<bool> put(const Key&, const Value&) override { return why(); }
+  Expected<bool> update(const Key&, const Value&) override { return why(); }
+  Expected<bool> erase(const Key&) override { return why(); }
+  Expected<bool> update_if(const Key&, const Value&, const Value&) override { return why(); }
+  Expected<bool> erase_if(const Key&, const Value&) override { return why(); }
+  Expected<bool> read(const Key&, FunctionRef<void(const Value&)>) override { return why(); }
+  Got get_word(std::uint64_t, std::uint64_t&) override { return Got::failed; }
+  Expected<std::uint64_t> read_many(std::span<const Key>,
+                                    FunctionRef<void(std::size_t, const Value&)>) override {
+    return why();
+  }
+  Expected<std::uint64_t> size() override { return why(); }
+  void stats(EngineStats& out) override { out.partial = true; }
+  void check(const CheckOptions&, Findings& report) override {
+    report.add(why().error().message());
+  }
+  Expected<void> scan(const detail::ScanRange&, Entries) override { return why(); }
+  Expected<std::uint64_t> tag() override { return why(); }
+  VersionRange versions() override { return {.first = 1, .last = 0}; }
+  Expected<bool> read_at(const Key&, std::uint64_t, FunctionRef<void(const Value&)>) override {
+    return why();
+  }
+  Expected<void> scan_at(std::uint64_t, const detail::ScanRange&, Entries) override {
+    return why();
+  }
+  Expected<void> history(const Key&, FunctionRef<bool(const detail::VersionedValue&)>) override {
+    return why();
+  }
+  Expected<void> diff(std::uint64_t, std::uint64_t, const detail::ScanRange&,
+                      FunctionRef<bool(const detail::Difference&)>) override {
+    return why();
+  }
+  Expected<std::uint64_t> trim(std::uint64_t) override { return why(); }
+  Status rollback(std::uint64_t) override { return why().error(); }
+  Status pin(detail::VersionPin&, std::uint64_t) override { return why().error(); }
+  void unpin(detail::VersionPin&) noexcept override {}
+
+ private:
+  [[gnu::cold]] static std::unexpected<Status> why() noexcept {
+    constexpr const char* kWhy[] = {
+        "the pool of the map is closed", "the map was dropped",
+        "the pool of the map belongs to the parent process; open it anew after fork, once the "
+        "parent has closed it"};
+    return fail(StatusCode::invalid_argument, "%s", kWhy[static_cast<unsigned>(E)]);
+  }
+};
+
+struct alignas(kLine) Header {
+  RealPlatform::Atomic<std::uint32_t> holders{1};  // the engine, and its handles
+  End end = End::closed;
+  std::size_t alignment = 0;
+  Header* next = nullptr;
+  Header* prev = nullptr;
+
+  void* engine() noexcept { return this + 1; }
+  static Header& of(const void* engine) noexcept {
+    return const_cast<Header*>(static_cast<const Header*>(engine))[-1];
+  }
+};
+
+constinit RealPlatform::Latch latch;
+constinit Header* first = nullptr;
+
+// The Index that was there has ended, or is used no more.
+template <End E>
+void construct(void* engine) noexcept {
+  static_assert(sizeof(Tombstone<E>) == sizeof(void*), "it overwrites nothing but the pointer");
+  new (engine) Tombstone<E>;
+}
+void mark(Header& header) noexcept {
+  switch (header.end) {
+    case End::closed:
+      return construct<End::closed>(header.engine());
+    case End::dropped:
+      return construct<End::dropped>(header.engine());
+    case End::forked:
+      return construct<End::forked>(header.engine());
+  }
+}
+
+void before_fork() { latch.lock(); }
+void after_fork() { latch.unlock(); }
+void in_child() {
+  for (Header* header = first; header != nullptr; header = header->next) {
+    header->end = End::forked;
+    mark(*header);
+  }
+  latch.unlock();
+}
+
+std::size_t front_of(std::size_t alignment) noexcept { return std::max(sizeof(Header), alignment); }
+
+void give_up(Header& header) noexcept {
+  if (header.holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const std::size_t alignment = header.alignment;
+  void* memory = static_cast<std::byte*>(header.engine()) - front_of(alignment);
+  header.~Header();
+  ::operator delete(memory, std::align_val_t(alignment));
+}
+
+}  // namespace
+
+void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
+  static const bool counts = at_forks(before_fork, after_fork, in_child);
+  if (!counts) return nullptr;
+  alignment = std::max(alignment, alignof(Header));
+  const std::size_t front = front_of(alignment);
+  auto* memory = static_cast<std::byte*>(
+      ::operator new(front + bytes, std::align_val_t(alignment), std::nothrow));
+  if (memory == nullptr) return nullptr;
+  auto* header = new (memory + front - sizeof(Header)) Header;
+  header->alignment = alignment;
+  const LatchGuard guard(latch);
+  header->next = first;
+  if (first != nullptr) first->prev = header;
+  first = header;
+  return header->engine();
+}
+
+void release(void* engine) noexcept {
+  Header& header = Header::of(engine);
+  {
+    const LatchGuard guard(latch);
+    (header.prev != nullptr ? header.prev->next : first) = header.next;
+    if (header.next != nullptr) header.next->prev = header.prev;
+  }
+  mark(header);
+  give_up(header);
+}
+
+void place(detail::Index& engine, End end) noexcept {
+  Header& header = Header::of(&engine);
+  header.end = end;
+  mark(header);
+}
+
+}  // namespace tombstone
+
+void detail::hold(const Index& index) noexcept {
+  tombstone::Header::of(&index).holders.fetch_add(1, std::memory_order_relaxed);
+}
+void detail::let_go(const Index& index) noexcept {
+  tombstone::give_up(tombstone::Header::of(&index));
+}
+
+}  // namespace perdure

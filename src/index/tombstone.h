@@ -1,0 +1,37 @@
+// Tombstone: what a call finds that is made through a handle whose engine has ended.
+//
+// WHAT  A map, an iterator and a snapshot have one pointer to their engine (detail::Handle). The
+//   engine ends with the close of its pool or the drop of its map, but its memory stays as long as
+//   a handle refers to it. The first word there is the pointer to the virtual functions of the
+//   engine's Index. At the end it becomes that of a Tombstone, whose calls return the reason. So a
+//   call through a handle checks nothing: it has no instruction more, and it reads no line more.
+//   A child of fork() gets tombstones for all engines of its parent.
+// LAYOUT (DRAM)  {Header, one line} {engine}. All headers are in one list.
+// INVARIANTS
+//   tombstone.T1  The Index of an engine begins at the first byte of the engine.
+//   tombstone.T2  The memory is freed at the end of the engine or of its last handle, whichever
+//         comes later.
+//   tombstone.T3  No call through a handle that begins after the end enters the engine. The end
+//         waits for no call: those who end it ensure that none is under way.
+//   tombstone.T4  fork() finds the list whole, because its thread has the list's latch.
+// Thread safety: any thread may make and release handles at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "perdure/index.h"
+
+namespace perdure::tombstone {
+
+enum class End : std::uint8_t { closed, dropped, forked };
+
+// The memory for an engine. Null if memory is short.
+void* allocate(std::size_t bytes, std::size_t alignment) noexcept;
+// The engine there was destroyed. Its handles find that its pool was closed, unless place() has
+// said otherwise.
+void release(void* engine) noexcept;
+// From now on the handles find the reason. Only destruction of the engine follows.
+void place(detail::Index& engine, End end) noexcept;
+
+}  // namespace perdure::tombstone
