@@ -1,10 +1,24 @@
-// Lookup: finds the leaf, the slot and the value of a key. Responsible for what a find returns:
-// phast.I4 (it is durable), phast.D5 (it is no older than what has returned), ordered.N1.
+// Lookup: finds the leaf, the slot and the value of a key, and scans in both directions.
+// Responsible for what a find and a scan return: phast.I4 (it is durable), phast.D5 (it is no older
+// than what has returned), ordered.N1; and for the scan orders (phast.D3).
+//
+// SCAN  One leaf at a time: a validated snapshot of its entries in key order, delivered under the
+//   guard. The order of the slots is kept per scanned leaf, and is used again while the version and
+//   the number of entries are the same. It is built and used at settled moments only, when no
+//   stripe is held. An erase raises the version while it holds its stripe. So between two settled
+//   moments of one version the set of visible slots has only grown, and equal numbers mean equal
+//   sets (phast.D3). If a set was read twice within one version, it was also the set in between.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <utility>
 
+#include "index/ordered/scan_range.h"
 #include "index/phast/state.h"
 
 namespace perdure::phast {
@@ -14,16 +28,62 @@ class Lookup : public State<T> {
   using Base = State<T>;
 
  protected:
-  using Base::absent, Base::context_, Base::damaged_record, Base::deliver, Base::inner_,
-      Base::kGroup, Base::leaf_of, Base::prefetch_home, Base::record_at, Base::records, Base::root_,
+  using Base::absent, Base::begin_read, Base::context_, Base::damaged_record, Base::deliver,
+      Base::inner_, Base::key_of, Base::kGroup, Base::kOrderNumber, Base::leaf_of,
+      Base::prefetch_home, Base::prefetch_leaf, Base::record_at, Base::records, Base::root_,
       Base::stripe_of, Base::table_, Base::value_of, Base::zero_latch_;
   using typename Base::Codec, typename Base::Desc, typename Base::Entry, typename Base::Inner,
       typename Base::Keys, typename Base::Leaf, typename Base::P, typename Base::Visit;
 
  public:
-  using Base::Base, Base::kBytes;
+  using Base::Base, Base::kBytes, Base::kEntries;
+
+  Expected<void> scan(const detail::ScanRange& range,
+                      FunctionRef<bool(std::span<const detail::Entry>)> visit) override {
+    Limits limits(range);
+    EpochGuard<P> guard(context_.epochs);
+    if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
+    if (!kBytes && !range.reverse) {
+      auto go_on = scan_zero(limits, visit);
+      if (!go_on) return fail(std::move(go_on.error()));
+      if (!*go_on) return {};
+    }
+    Probe position = limits.start(range.reverse);
+    std::uint64_t left = range.limit;
+    Batch batch;
+    bool end = false;
+    std::uint32_t hint = inner_.locate(position);
+    while (left > 0) {
+      const Entered entered = enter(position, hint);
+      hint = entered.number;
+      __builtin_prefetch(&table_[table_[hint].next.load(std::memory_order_relaxed)]);
+      if (!snapshot(entered, limits, range.reverse, left, batch)) continue;
+      // A split lowers the bound before it raises the version: the entries behind the bound are in
+      // another leaf by now. A forward scan reaches them, a reverse scan would not.
+      if (range.reverse && batch.ends_before(position)) continue;
+      if (context_.platform.poisoned()) return fail(context_.platform.failure());
+      if (batch.damaged != 0) return fail(damaged_record(batch.damaged));
+      position = ordered::behind<Codec>(batch, range.reverse, end);
+      if (!end) limits.pass(position, batch.low, range.reverse);
+      left -= batch.count;
+      const bool more =
+          batch.count == 0 || visit(std::span<const detail::Entry>(batch.entries, batch.count));
+      // The entries may come from pages that were lost meanwhile.
+      if (context_.platform.poisoned()) return fail(context_.platform.failure());
+      if (!more) return {};
+      if (end || limits.end_before(position, range.reverse)) break;
+      hint = !range.reverse && batch.next != kNoLeaf ? batch.next : inner_.locate(position);
+    }
+    if (!kBytes && range.reverse && left > 0) {
+      auto go_on = scan_zero(limits, visit);
+      if (!go_on) return fail(std::move(go_on.error()));
+    }
+    return {};
+  }
 
  protected:
+  // --- find ---
+
   [[gnu::always_inline]] Expected<bool> find(const detail::Key& key, Visit visit) {
     const Probe probe = Codec::probe(key);
     if constexpr (!kBytes) {
@@ -166,7 +226,51 @@ class Lookup : public State<T> {
     return deliver(value, visit);
   }
 
+  // --- scan ---
+
+  // Sorts the given slots by key and returns their number. Keys are copied first, because a writer
+  // may empty a slot meanwhile (only scans call this without the latches). Such a slot is omitted.
+  [[gnu::noinline]] std::uint32_t sort_slots(const Leaf& leaf, std::uint64_t slots,
+                                             std::uint8_t* order) const {
+    struct Item {
+      std::conditional_t<kBytes, Probe, std::uint64_t> key;
+      std::uint8_t slot;
+    };
+    Item items[64];
+    std::uint32_t count = 0;
+    for (; slots != 0; slots &= slots - 1) {
+      const auto slot = static_cast<std::uint8_t>(__builtin_ctzll(slots));
+      const Entry& entry = leaf.entries[slot];
+      if constexpr (kBytes) {
+        const std::uint64_t word = context_.platform.load(entry.value);
+        if (word == 0) continue;
+        items[count++] = {{.word = context_.platform.load(entry.key), .bytes = key_of(word)}, slot};
+      } else {
+        const std::uint64_t word = context_.platform.load(entry.key);
+        if (word != 0) items[count++] = {word, slot};
+      }
+    }
+    std::sort(items, items + count, [](const Item& a, const Item& b) {
+      if constexpr (kBytes) {
+        return a.key.word != b.key.word ? a.key.word < b.key.word : a.key.bytes < b.key.bytes;
+      } else {
+        return a.key < b.key;
+      }
+    });
+    for (std::uint32_t i = 0; i < count; ++i) order[i] = items[i].slot;
+    return count;
+  }
+
+  // Returns the upper bits of a descriptor's order word: what the order is valid for.
+  static std::uint64_t order_stamp(std::uint64_t version, std::uint32_t count) {
+    return version << 6 << 26 | std::uint64_t{count} << 26;
+  }
+  static constexpr std::uint64_t kCount = (1ULL << 6) - 1;
+  static constexpr std::uint64_t kOfOrder = kCount << 26 | kOrderNumber;
+
  private:
+  // --- find ---
+
   // Whether the entry's key is the probe's. `value` is the entry's second word. It is loaded after
   // the first word for integers, before the record for byte strings.
   [[gnu::always_inline]] bool key_matches(const Entry& entry, const Probe& probe,
@@ -224,6 +328,294 @@ class Lookup : public State<T> {
       if (!found) return false;
       return deliver(value, visit);
     }
+  }
+
+  // --- scan ---
+
+  using Limits = ordered::Limits<Codec>;
+
+  // What was copied of a leaf.
+  struct Batch {
+    std::uint32_t count = 0;
+    std::uint32_t next = kNoLeaf;
+    std::uint64_t low = 0, bound = 0;
+    std::uint64_t damaged = 0;  // names a damaged record, if there is one
+    const Separator<P>* low_separator = nullptr;
+    const Separator<P>* bound_separator = nullptr;
+    union {  // not initialised: only the first `count` are read
+      detail::Entry entries[64];
+    };
+    Batch() {}  // NOLINT(modernize-use-equals-default): the union has none
+
+    bool ends_before(const Probe& position) const {
+      if (kBytes && position.word == bound) {
+        return bound_separator != nullptr && compare(position, bound_separator->view()) > 0;
+      }
+      return position.word > bound;
+    }
+  };
+
+  // Returns the set of the slots that an order lists.
+  static std::uint64_t slots_of(const std::uint8_t* order, std::uint32_t count) {
+    std::uint64_t slots = 0;
+    for (std::uint32_t i = 0; i < count; ++i) slots |= 1ULL << order[i];
+    return slots;
+  }
+
+  static void finish_order(void* self, std::uint64_t number) {
+    static_cast<Lookup*>(self)->table_.give_order(static_cast<std::uint32_t>(number));
+  }
+  static constexpr Reclaimer kOrderReclaimer{nullptr, &finish_order};
+
+  // Adds the other visible slots to the sorted ones at the front of `order`. Returns false if it
+  // cannot: a writer may empty a slot meanwhile, and its key then tells no place.
+  [[gnu::noinline]] bool add_slots(const Leaf& leaf, std::uint64_t visible, std::uint32_t sorted,
+                                   std::uint8_t* order) const {
+    std::uint64_t added = visible & ~slots_of(order, sorted);
+    if (sorted + static_cast<std::uint32_t>(__builtin_popcountll(added)) !=
+        static_cast<std::uint32_t>(__builtin_popcountll(visible))) {
+      return false;
+    }
+    for (; added != 0; added &= added - 1, ++sorted) {
+      const auto slot = static_cast<std::uint8_t>(__builtin_ctzll(added));
+      Probe key;
+      if (!key_in(leaf, slot, key)) return false;
+      std::uint32_t low = 0;
+      for (std::uint32_t high = sorted; low < high;) {
+        const std::uint32_t middle = (low + high) / 2;
+        Probe other;
+        if (!key_in(leaf, order[middle], other)) return false;
+        const bool below =
+            other.word != key.word ? other.word < key.word : kBytes && other.bytes < key.bytes;
+        if (below) {
+          low = middle + 1;
+        } else {
+          high = middle;
+        }
+      }
+      std::memmove(order + low + 1, order + low, sorted - low);
+      order[low] = slot;
+    }
+    return true;
+  }
+  // Reads the key of a slot. Returns false if the slot is empty.
+  [[gnu::always_inline]] bool key_in(const Leaf& leaf, std::uint8_t slot, Probe& key) const {
+    const Entry& entry = leaf.entries[slot];
+    if constexpr (kBytes) {
+      const std::uint64_t word = context_.platform.load(entry.value);
+      if (word == 0) return false;
+      key = {.word = context_.platform.load(entry.key), .bytes = key_of(word)};
+      return true;
+    } else {
+      key.word = context_.platform.load(entry.key);
+      return key.word != 0;
+    }
+  }
+
+  // Sorts the visible slots. The cached order is used as long as no entry was removed: entries that
+  // came since are added to it. Caches a new order if `settled`.
+  [[gnu::noinline]] std::uint32_t ordered_slots(Desc& desc, const Leaf& leaf,
+                                                const Entered& entered, std::uint64_t visible,
+                                                bool settled, std::uint8_t* order) {
+    const auto count = static_cast<std::uint32_t>(__builtin_popcountll(visible));
+    const std::uint64_t cached = desc.order.load(std::memory_order_acquire);
+    const std::uint64_t stamp = order_stamp(entered.version, count);
+    std::uint32_t sorted = 0;
+    if (settled && cached != 0 && (cached | kOfOrder) == (stamp | kOfOrder)) {
+      sorted = static_cast<std::uint32_t>(cached >> 26 & kCount);
+      std::memcpy(order, table_.order(static_cast<std::uint32_t>(cached & kOrderNumber)).slots,
+                  sorted);
+      if (sorted == count) {
+        PERDURE_ASSERT(P, "phast.D3",
+                       desc.version.load(std::memory_order_acquire) != entered.version ||
+                           slots_of(order, count) == visible);
+        return count;
+      }
+      sorted = add_slots(leaf, visible, sorted, order) ? count : 0;
+    }
+    if (sorted == 0) sorted = sort_slots(leaf, visible, order);
+    if (!settled || sorted != count || count == 0 || desc.visible() != visible ||
+        desc.version.load(std::memory_order_acquire) != entered.version) {
+      return sorted;
+    }
+    const std::uint32_t fresh = table_.take_order();
+    if (fresh == 0) return sorted;
+    if (fresh > kOrderNumber) {
+      table_.give_order(fresh);
+      return sorted;
+    }
+    std::memcpy(table_.order(fresh).slots, order, sorted);
+    std::uint64_t expected = cached;
+    if (desc.order.compare_exchange_strong(expected, stamp | fresh, std::memory_order_acq_rel)) {
+      if (cached != 0) context_.epochs.retire(kOrderReclaimer, this, cached & kOrderNumber);
+    } else {
+      table_.give_order(fresh);
+    }
+    return sorted;
+  }
+
+  // Returns the first position in key order whose word is not below `word`. Returns 0 if an entry
+  // is being emptied: its word then tells nothing about the others.
+  std::uint32_t first_at(const Leaf& leaf, const std::uint8_t* order, std::uint32_t count,
+                         std::uint64_t word) const {
+    std::uint32_t low = 0;
+    std::uint32_t high = count;
+    while (low < high) {
+      const std::uint32_t middle = (low + high) / 2;
+      const std::uint64_t key = context_.platform.load(leaf.entries[order[middle]].key);
+      if (key == 0 && !kBytes) return 0;
+      if (key < word) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+
+  // Copies the entries within the limits and the batch's bound, in the direction of the scan, and
+  // returns their number. If an entry was emptied, either its erase is in flight, and the entry is
+  // absent and helped by the caller, or the version has changed.
+  [[gnu::noinline]] std::uint32_t collect_words(const Leaf& leaf,
+                                                std::span<const std::uint8_t> order,
+                                                const Limits& limits, bool reverse,
+                                                std::uint64_t limit, Batch& batch) const {
+    const P& platform = context_.platform;
+    const std::uint64_t first = limits.has_from ? std::max<std::uint64_t>(limits.from.word, 1) : 1;
+    std::uint64_t end = batch.bound + 1;  // exclusive; 0 is past the last word
+    if (limits.has_to && limits.to.word == 0) return 0;
+    if (limits.has_to && limits.to.word - 1 < end - 1) end = limits.to.word;
+    if (end - 1 < first || limit == 0) return 0;
+    const bool plain = !records();
+    std::uint32_t count = 0;
+    const std::size_t begin =
+        reverse ? 0 : first_at(leaf, order.data(), static_cast<std::uint32_t>(order.size()), first);
+    for (std::size_t i = begin; i < order.size(); ++i) {
+      const Entry& entry = leaf.entries[order[reverse ? order.size() - 1 - i : i]];
+      const std::uint64_t key = platform.load(entry.key);
+      if (key - first > end - 1 - first) [[unlikely]] {
+        if (key != 0 && (key < first) == reverse) break;
+        continue;
+      }
+      const std::uint64_t word = platform.load(entry.value);
+      detail::Entry& out = batch.entries[count];
+      out = {.key = {.word = key}, .value = {.word = word, .word_size = 8}};
+      if (!plain && !value_of(word, out.value)) {
+        batch.damaged = word;
+        continue;
+      }
+      if (++count == limit) break;
+    }
+    return count;
+  }
+
+  // The same for byte strings.
+  [[gnu::noinline]] std::uint32_t collect_bytes(const Leaf& leaf,
+                                                std::span<const std::uint8_t> order,
+                                                const Limits& limits, bool reverse,
+                                                std::uint64_t limit, Batch& batch) const {
+    const P& platform = context_.platform;
+    const auto beyond = [&](const detail::Entry& e) {
+      if (e.key.word != batch.bound) return e.key.word > batch.bound;
+      return batch.bound_separator != nullptr && e.key.bytes > batch.bound_separator->view();
+    };
+    const auto before = [&](const detail::Entry& e, const Probe& probe) {  // entry < probe
+      return e.key.word == probe.word ? compare(probe, e.key.bytes) > 0 : e.key.word < probe.word;
+    };
+    std::uint32_t count = 0;
+    const auto size = static_cast<std::uint32_t>(order.size());
+    const std::uint32_t begin =
+        limits.has_from && !reverse ? first_at(leaf, order.data(), size, limits.from.word) : 0;
+    for (std::uint32_t i = begin; i < size && count < limit; ++i) {
+      const Entry& entry = leaf.entries[order[reverse ? size - 1 - i : i]];
+      const std::uint64_t word = platform.load(entry.value);
+      if (word == 0) continue;
+      detail::Entry& out = batch.entries[count];
+      out = {};
+      if (!value_of(word, out.value)) {
+        batch.damaged = word;
+        continue;
+      }
+      out.key = {.word = platform.load(entry.key),
+                 .bytes = RecordView::read(platform, record_at(word)).key()};
+      if (beyond(out)) {
+        if (!reverse) break;
+      } else if (limits.has_from && before(out, limits.from)) {
+        if (reverse) break;
+      } else if (limits.has_to && !before(out, limits.to)) {
+        if (!reverse) break;
+      } else {
+        ++count;
+      }
+    }
+    return count;
+  }
+
+  // Fills the batch with the leaf's entries within the limits, in the direction of the scan.
+  // Returns false if the leaf changed meanwhile.
+  [[gnu::noinline]] bool snapshot(const Entered& entered, const Limits& limits, bool reverse,
+                                  std::uint64_t limit, Batch& batch) {
+    Desc& desc = table_[entered.number];
+    const Leaf& leaf = leaf_of(desc);
+    prefetch_leaf(desc);
+    // The range first: entries that a split moves out of it are not delivered, however far the
+    // split has come, and the scan goes on behind the same bound.
+    batch.next = desc.next.load(std::memory_order_acquire);
+    batch.low = desc.low.load(std::memory_order_acquire);
+    batch.bound = desc.bound.load(std::memory_order_acquire);
+    if constexpr (kBytes) {
+      batch.low_separator = desc.separators.low.load(std::memory_order_acquire);
+      batch.bound_separator = desc.separators.bound.load(std::memory_order_acquire);
+    }
+    if (desc.search.stripes.load() != 0) {  // phast.D5
+      for (unsigned stripe = 0; stripe < P::ByteLatches::kCount; ++stripe) desc.let_go(stripe);
+    }
+    const bool settled = desc.search.stripes.load() == 0;  // before the slots
+    const std::uint64_t visible = desc.visible();
+    std::uint8_t slots[64];
+    const std::uint32_t count = ordered_slots(desc, leaf, entered, visible, settled, slots);
+    if (batch.next != kNoLeaf && limit > kEntries / 3 && !reverse) {
+      prefetch_leaf(table_[batch.next]);
+    }
+    batch.damaged = 0;
+    const std::span<const std::uint8_t> order(slots, count);
+    if constexpr (kBytes) {
+      batch.count = collect_bytes(leaf, order, limits, reverse, limit, batch);
+    } else {
+      batch.count = collect_words(leaf, order, limits, reverse, limit, batch);
+    }
+    if (desc.search.stripes.load() != 0) {
+      const std::uint64_t now = desc.visible();
+      (void)help(desc, visible | now);  // phast.I4; a cached order may name slots of both
+      // An entry was erased meanwhile. Its slot may be taken again, and what was read there may not
+      // be shown yet.
+      if ((visible & ~now) != 0) return false;
+    }
+    // The low falls when the left neighbour is unlinked, and this leaf's version does not change.
+    // An entry inserted below the low that was read would be delivered again, to the left of it.
+    if (reverse) {
+      if constexpr (kBytes) {
+        if (desc.separators.low.load(std::memory_order_acquire) != batch.low_separator)
+          return false;
+      }
+      if (desc.low.load(std::memory_order_acquire) != batch.low) return false;
+    }
+    return desc.version.load(std::memory_order_acquire) == entered.version;
+  }
+
+  // Delivers key 0, which lies in no leaf. Returns whether the scan goes on.
+  [[gnu::noinline]] Expected<bool> scan_zero(
+      const Limits& limits, FunctionRef<bool(std::span<const detail::Entry>)> visit) {
+    if ((limits.has_from && limits.from.word > 0) || (limits.has_to && limits.to.word == 0)) {
+      return true;
+    }
+    bool go_on = true;
+    auto found = read_zero([&](const detail::Value& value) {
+      const detail::Entry entry{.key = {}, .value = value};
+      go_on = visit(std::span<const detail::Entry>(&entry, 1));
+    });
+    if (!found) return found;
+    return go_on;
   }
 };
 

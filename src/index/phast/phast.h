@@ -7,8 +7,11 @@
 //   two; leaves hold 60 entries, not 56, since neither bitmap nor fingerprints are kept on media;
 //   slots of deleted entries are reused, empty leaves freed.
 // LAYOUT  layout.h (media), leaf_table.h (descriptors), ordered/inner.h (DRAM levels).
-// PARTS  layers, each on the one before: state.h, lookup.h, structure.h (split, unlink), write.h,
-//   many.h (write_many), scan.h, recovery.h, check.h, this.
+// READING PATH  (lines) Core: layout.h 78, codec.h 52, leaf_table.h 283, zero_latch.h 65,
+//   state.h 134, lookup.h 622, structure.h 383, write.h 607, recovery.h 713. Optional: write_many,
+//   the plans of batches and check() have no files of their own; in each section of a class they
+//   follow the core. Each layer derives from the one before it: MapEngine -> state.h -> lookup.h ->
+//   structure.h -> write.h -> recovery.h -> phast.h.
 // INVARIANTS  (C: after any crash; D: in DRAM)
 //   phast.I1 C  The leaves of a partition form one chain from its head; bounds strictly increase to
 //         the partition's own, except that a half-done split leaves two neighbours with one bound.
@@ -71,7 +74,7 @@
 #include <memory>
 #include <utility>
 
-#include "index/phast/check.h"
+#include "index/phast/recovery.h"
 #include "index/traits.h"
 #include "perdure/options.h"
 
@@ -80,26 +83,26 @@ namespace perdure::phast {
 struct Peek;
 
 template <class T>
-class PhastMap final : public Check<T> {
-  using Base = Check<T>;
-  using Base::inner_, Base::table_;
+class PhastMap final : public Recovery<T> {
+  using Base = Recovery<T>;
+  using Base::context_, Base::for_each_leaf, Base::inner_, Base::table_;
   using typename Base::Codec, typename Base::Leaf, typename Base::P;
   friend MapEngine<T, layout::Root, PhastMap, detail::OrderedIndex>;
   friend struct Peek;  // of tests, into leaves
 
  public:
-  using Base::Base, Base::kBytes;
+  using Base::Base, Base::kBytes, Base::kEntries;
 
   [[gnu::noinline]] ~PhastMap() override {
-    this->context_.epochs.drain_all();  // reclaimers point here
+    context_.epochs.drain_all();  // reclaimers point here
     if constexpr (kBytes) {
       if (table_.empty()) return;
-      this->for_each_leaf([this](std::uint32_t number) {
+      for_each_leaf([this](std::uint32_t number) {
         auto& separators = table_[number].separators;
         inner_.release(separators.bound.load(std::memory_order_relaxed));
         inner_.release(separators.low.load(std::memory_order_relaxed));
       });
-      this->context_.epochs.drain_all();
+      context_.epochs.drain_all();
     }
   }
 
@@ -164,7 +167,7 @@ class PhastMap final : public Check<T> {
     }
     layout::Root image{};
     image.magic = layout::kRootMagic;
-    image.geometry = Base::kEntries;
+    image.geometry = kEntries;
     image.partition_bits = bits;
     image.partition_shift = partitioning.shift;
     image.flags = (kBytes ? layout::kBytesKeys : 0) |

@@ -1,8 +1,22 @@
-// Write: insert, put, update, erase. Responsible for phast.I4 and phast.I5 of writers, and for
-// phast.D1 to phast.D3.
+// Write: makes the mutations insert, put, update, erase and write_many, and plans what those of a
+// batch will allocate. Responsible for phast.I4 and phast.I5 of writers, and for phast.D1 to
+// phast.D3.
+//
+// MANY  The mutations of a write_many() share a fence; each has the stores, the linearization point
+//   and the persist point of its single call. A mutation holds the stripe of its key from latch()
+//   to finish(), and others may be held meanwhile. So it never waits for a stripe: the group is
+//   divided before one that is held. All stripes of a part are taken before its first write-back,
+//   because a CAS would wait for it. Records are made before the first stripe is taken, and share a
+//   fence of their own.
+// PLANS  plan_batch() adds up what the mutations of a batch will allocate (pool/batch.h). A split
+//   needs nothing but blocks, so no leaf is split ahead.
 #pragma once
 
+#include <algorithm>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include "index/phast/structure.h"
@@ -14,14 +28,17 @@ class Write : public Structure<T> {
   using Base = Structure<T>;
 
  protected:
-  using Base::absent, Base::adds, Base::begin_mutation, Base::context_, Base::find_slot,
-      Base::inner_, Base::leaf_of, Base::persist, Base::record_at, Base::records, Base::root_,
-      Base::stripe_of, Base::table_, Base::validate, Base::zero_latch_;
-  using typename Base::Codec, typename Base::Desc, typename Base::Entry, typename Base::Mode,
-      typename Base::P;
+  using Base::absent, Base::adds, Base::begin_mutation, Base::begin_read, Base::came,
+      Base::check_record, Base::context_, Base::damaged_record, Base::enter, Base::find_slot,
+      Base::inner_, Base::key_of, Base::leaf_of, Base::persist, Base::prefetch_home,
+      Base::record_at, Base::records, Base::records_, Base::root_, Base::split, Base::stripe_of,
+      Base::table_, Base::try_unlink, Base::validate, Base::value_of, Base::went, Base::with_room,
+      Base::zero_latch_;
+  using typename Base::Codec, typename Base::Desc, typename Base::Entry, typename Base::Group,
+      typename Base::Leaf, typename Base::Mode, typename Base::P;
 
  public:
-  using Base::Base, Base::kBytes;
+  using Base::Base, Base::kBytes, Base::kEntries;
 
   Expected<bool> remove(const detail::Key& key, const detail::Value* expected) {
     if (Status s = validate(key); !s.ok()) return fail(std::move(s));
@@ -55,24 +72,42 @@ class Write : public Structure<T> {
     const bool empty = desc.visible() == 0;
     desc.search.stripes.release(stripe);
     if (!s.ok()) return fail(std::move(s));
-    if (empty) this->try_unlink(number);
-    return this->went();
+    if (empty) try_unlink(number);
+    return went();
+  }
+
+  Status plan_batch(const BatchPlan& plan) override {
+    EpochGuard<P> guard(context_.epochs);
+    if (Status s = begin_read(guard); !s.ok()) return s;
+    Inserts group;
+    for (std::size_t i = 0; i < plan.mutations.size(); ++i) {
+      const detail::Mutation& mutation = plan.mutations[i];
+      if (mutation.kind == MutationKind::erase) continue;
+      const Probe probe = Codec::probe(mutation.key);
+      if (records() && !plan.needs.add(RecordView::bytes_needed(probe.bytes, mutation.value),
+                                       BlockKind::plain)) {
+        return StatusCode::out_of_memory;
+      }
+      if (plan.present[i] || (!kBytes && probe.word == 0)) continue;
+      const std::uint32_t leaf = enter(probe, inner_.locate(probe)).number;
+      if (leaf != group.leaf) {
+        if (Status s = add_splits(group, plan.needs); !s.ok()) return s;
+        group = {.leaf = leaf};
+      }
+      ++group.count;
+      if (probe.bytes.size() > group.longest.size()) group.longest = probe.bytes;
+    }
+    return add_splits(group, plan.needs);
   }
 
  protected:
+  // --- insert, put, update, erase ---
+
   template <Mode kMode>
   [[gnu::noinline]] Expected<bool> write(const detail::Key& key, const detail::Value& value,
                                          const detail::Value* expected = nullptr) {
     if (Status s = validate(key, value, true, records()); !s.ok()) return fail(std::move(s));
-    return this->with_room([&] { return write_once<kMode>(key, value, expected); });
-  }
-
-  // Whether the entry with this second word has the value. The stripe is held.
-  [[gnu::noinline]] Expected<bool> holds_value(std::uint64_t word,
-                                               const detail::Value& expected) const {
-    detail::Value value;
-    if (!this->value_of(word, value)) return fail(this->damaged_record(word));
-    return detail::same_value(value, expected) ? Expected<bool>(true) : absent();
+    return with_room([&] { return write_once<kMode>(key, value, expected); });
   }
 
   // Inserts into a claimed slot.
@@ -97,6 +132,160 @@ class Write : public Structure<T> {
     return {};
   }
 
+  // --- write_many ---
+
+  // A mutation of write_many.
+  struct Pending {
+    enum class Step : std::uint8_t { none, fill, replace, clear };
+    Step step = Step::none;
+    bool in_record = false;  // replace: the word that the record has
+    std::uint32_t leaf = 0;
+    std::uint32_t slot = 0;
+    const Probe* probe = nullptr;
+    std::uint64_t value = 0;   // to store: the value, or the word that names its record
+    std::uint64_t before = 0;  // what is replaced or cleared
+    std::uint64_t record = 0;  // a block that nothing names
+  };
+  static bool begin_group(std::size_t /*n*/) { return true; }
+  static bool joins(const detail::Mutation& /*mutation*/) { return true; }
+
+  // A guess, without a latch: an entry that comes or goes meanwhile is for the single call.
+  bool prepare(const detail::Mutation& mutation, const Group& group, std::size_t i,
+               Pending& pending) {
+    const Probe& probe = group.probes[i];
+    pending = {.leaf = group.leaves[i], .probe = &probe, .value = mutation.value.word};
+    if (!records() || mutation.kind == MutationKind::erase || !takes(mutation, probe)) return false;
+    std::uint64_t before = 0;
+    const bool present = find_slot(table_[pending.leaf], probe, before) != kNoSlot;
+    if (present ? mutation.kind == MutationKind::insert || in_place(before, mutation.value)
+                : mutation.kind == MutationKind::update) {
+      return false;
+    }
+    auto record = records_.write(probe.bytes, mutation.value, "phast.many.record"_site);
+    if (!record) return false;
+    pending.record = *record;
+    pending.value = kBytes ? *record | std::uint64_t{probe.fingerprint} << 56 : *record;
+    return true;
+  }
+  bool settle_records() { return context_.platform.fence("phast.many.record"_site); }
+
+  bool latch(const detail::Mutation& mutation, const Group& group, std::size_t i, Pending& pending,
+             Expected<bool>& result) {
+    using Step = typename Pending::Step;
+    const Probe& probe = group.probes[i];
+    const bool inserts =
+        mutation.kind == MutationKind::put || mutation.kind == MutationKind::insert;
+    std::uint32_t claimed = kNoSlot;
+    if (!takes(mutation, probe) || !try_latch(probe, pending.leaf, claimed, inserts)) return false;
+    Desc& desc = table_[pending.leaf];
+    pending.slot = find_slot(desc, probe, pending.before);
+    const bool present = pending.slot != kNoSlot;
+    if (!present) pending.slot = claimed;
+    Step step = Step::none;
+    if (present ? mutation.kind != MutationKind::insert : inserts) {
+      step = !present                               ? Step::fill
+             : mutation.kind == MutationKind::erase ? Step::clear
+                                                    : Step::replace;
+    }
+    pending.in_record =
+        step == Step::replace && records() && in_place(pending.before, mutation.value);
+    const bool lacks_record = records() && pending.record == 0 && !pending.in_record &&
+                              (step == Step::fill || step == Step::replace);
+    if (context_.platform.poisoned() || lacks_record ||
+        (step == Step::fill && claimed == kNoSlot)) {
+      desc.search.stripes.release(stripe_of(probe));
+      return false;
+    }
+    result = inserts ? !present : present;
+    pending.step = step;
+    if (step == Step::none) {
+      desc.search.stripes.release(stripe_of(probe));
+      return true;
+    }
+    if (pending.in_record) {
+      pending.value = mutation.value.word;
+    } else {
+      __builtin_prefetch(&leaf_of(desc).entries[pending.slot], 1);
+    }
+    return true;
+  }
+  [[gnu::always_inline]] void store(Pending& pending) {
+    P& platform = context_.platform;
+    Desc& desc = table_[pending.leaf];
+    Entry& entry = leaf_of(desc).entries[pending.slot];
+    PERDURE_ASSERT(P, "phast.I3", !stores_record(pending) || record_persisted(pending.record));
+    switch (pending.step) {
+      case Pending::Step::none:
+        return;
+      case Pending::Step::fill:
+        check_claim(desc, pending.slot, *pending.probe);
+        if constexpr (kBytes) {
+          platform.store(entry.key, pending.probe->word);
+          platform.store(entry.value, pending.value);
+        } else {
+          platform.store(entry.value, pending.value);
+          platform.store(entry.key, pending.probe->word);
+        }
+        break;
+      case Pending::Step::replace:
+        PERDURE_ASSERT(P, "phast.I5", holds(desc, pending.probe->fingerprint));
+        platform.store(replaced_word(pending), pending.value);  // LP(update)
+        break;
+      case Pending::Step::clear:
+        PERDURE_ASSERT(P, "phast.I5", holds(desc, pending.probe->fingerprint));
+        platform.store(Codec::commit(entry), 0);               // LP(erase)
+        desc.version.fetch_add(2, std::memory_order_release);  // phast.D3
+        break;
+    }
+    if (stores_record(pending)) pending.record = 0;  // the entry names it
+  }
+  [[gnu::always_inline]] bool write_back(const Pending& pending) {
+    if (pending.step == Pending::Step::none) return false;
+    context_.platform.flush(changed(pending), changed_bytes(pending), "phast.many.entry"_site);
+    return true;
+  }
+  bool settle() { return context_.platform.fence("phast.many.entry"_site); }  // PP
+  [[gnu::always_inline]] void finish(const Pending& pending, bool durable, Expected<bool>& result) {
+    using Step = typename Pending::Step;
+    if (pending.step == Step::none) {
+      if (!*result && context_.platform.poisoned()) result = fail(context_.platform.failure());
+      return;
+    }
+    Desc& desc = table_[pending.leaf];
+    if (durable) {
+      PERDURE_ASSERT(P, "phast.D1",
+                     context_.platform.persisted(changed(pending), changed_bytes(pending)));
+      if (pending.step == Step::fill) {  // LP(insert)
+        desc.set_fingerprint(pending.slot, pending.probe->fingerprint);
+        came();
+      } else if (pending.step == Step::clear) {
+        desc.set_fingerprint(pending.slot, 0);
+        went();
+      }
+    } else {
+      result = fail(StatusCode::poisoned);
+    }
+    desc.search.stripes.release(stripe_of(*pending.probe));
+  }
+  [[gnu::always_inline]] void clean_up(const Pending& pending) {
+    using Step = typename Pending::Step;
+    const bool drops_record = records() && (pending.step == Step::clear ||
+                                            (pending.step == Step::replace && !pending.in_record));
+    if (drops_record && !context_.platform.poisoned()) {
+      context_.heap.retire(pending.before & kOffsetMask, "phast.many.retire"_site);
+    }
+    if (pending.step == Step::clear && table_[pending.leaf].visible() == 0) {
+      try_unlink(pending.leaf);
+    }
+  }
+  [[gnu::always_inline]] void discard(const Pending& pending) {
+    if (pending.record != 0) [[unlikely]]
+      context_.heap.discard(pending.record);
+  }
+
+ private:
+  // --- insert, put, update, erase ---
+
   static bool in_range(const Desc& desc, const Probe& probe) {
     return desc.linked() && !desc.below(probe) && !desc.above(probe);
   }
@@ -114,7 +303,14 @@ class Write : public Structure<T> {
     return (desc.holder(fingerprint % P::ByteLatches::kCount) & kHeld) != 0 && desc.linked();
   }
 
- private:
+  // Whether the entry with this second word has the value. The stripe is held.
+  [[gnu::noinline]] Expected<bool> holds_value(std::uint64_t word,
+                                               const detail::Value& expected) const {
+    detail::Value value;
+    if (!value_of(word, value)) return fail(damaged_record(word));
+    return detail::same_value(value, expected) ? Expected<bool>(true) : absent();
+  }
+
   struct Latched {
     std::uint32_t number;
     std::uint32_t slot;  // claimed; kNoSlot if no slot was requested, or if none is free
@@ -129,9 +325,9 @@ class Write : public Structure<T> {
   [[gnu::always_inline]] Latched latch_leaf(const Probe& probe) {
     const unsigned stripe = stripe_of(probe);
     std::uint32_t number = inner_.locate(probe);
-    this->prefetch_home(number, probe);
+    prefetch_home(number, probe);
     for (unsigned spins = 0;;) {
-      number = this->enter(probe, number).number;
+      number = enter(probe, number).number;
       Desc& desc = table_[number];
       std::uint32_t word = desc.search.stripes.load();
       if ((word >> 8 * stripe & 0xFF) != 0) {
@@ -160,7 +356,7 @@ class Write : public Structure<T> {
   [[gnu::always_inline]] Expected<std::uint64_t> stored_value(const Probe& probe,
                                                               const detail::Value& value) {
     if (!records()) return value.word;
-    auto record = this->records_.make(probe.bytes, value, "phast.record.write"_site);
+    auto record = records_.make(probe.bytes, value, "phast.record.write"_site);
     if (!record) return record;
     PERDURE_ASSERT(P, "phast.I3",
                    context_.platform.persisted(record_at(*record),
@@ -258,10 +454,10 @@ class Write : public Structure<T> {
         Status s = fill_slot(desc, claimed, probe, value);
         desc.search.stripes.release(stripe);  // after a failure the slot is free again
         if (!s.ok()) return fail(std::move(s));
-        return this->came();
+        return came();
       }
       desc.search.stripes.release(stripe);
-      if (Status s = this->split(number, probe); !s.ok()) return fail(std::move(s));
+      if (Status s = split(number, probe); !s.ok()) return fail(std::move(s));
     }
   }
 
@@ -288,7 +484,7 @@ class Write : public Structure<T> {
       return fail(StatusCode::poisoned);
     PERDURE_ASSERT(P, "phast.I4", platform.persisted(&root_->zero_value, 16));
     if (present && records()) context_.heap.retire(before, "phast.zero.retire"_site);
-    return !adds(mode) || (!present && this->came());
+    return !adds(mode) || (!present && came());
   }
 
   [[gnu::noinline]] Expected<bool> erase_zero(const detail::Value* expected) {
@@ -305,7 +501,106 @@ class Write : public Structure<T> {
       return fail(StatusCode::poisoned);
     PERDURE_ASSERT(P, "phast.I4", platform.persisted(&root_->zero_present, 8));
     if (records()) context_.heap.retire(platform.load(root_->zero_value));
-    return this->went();
+    return went();
+  }
+
+  // --- write_many ---
+
+  [[gnu::always_inline]] bool takes(const detail::Mutation& mutation, const Probe& probe) const {
+    return (kBytes || probe.word != 0) &&
+           (mutation.kind == MutationKind::erase
+                ? validate(mutation.key).ok()
+                : validate(mutation.key, mutation.value, true, records()).ok());
+  }
+  // Whether the value can replace the word that the record of this entry has.
+  bool in_place(std::uint64_t word, const detail::Value& value) const {
+    if (!kBytes || value.word_size == 0) return false;
+    return RecordView::read(context_.platform, record_at(word)).word_size() == value.word_size;
+  }
+  bool stores_record(const Pending& pending) const {
+    return records() && (pending.step == Pending::Step::fill ||
+                         (pending.step == Pending::Step::replace && !pending.in_record));
+  }
+  // For an assertion.
+  bool record_persisted(std::uint64_t record) const {
+    const auto view = RecordView::read(context_.platform, record_at(record));
+    return context_.platform.persisted(record_at(record), view.size());
+  }
+  std::uint64_t& replaced_word(const Pending& pending) {
+    if (pending.in_record) return const_cast<RecordPrefix*>(record_at(pending.before))->value;
+    return leaf_of(table_[pending.leaf]).entries[pending.slot].value;
+  }
+  const void* changed(const Pending& pending) {
+    if (pending.in_record) return &replaced_word(pending);
+    return &leaf_of(table_[pending.leaf]).entries[pending.slot];
+  }
+  static std::size_t changed_bytes(const Pending& pending) {
+    return pending.in_record ? sizeof(std::uint64_t) : sizeof(Entry);
+  }
+
+  // As latch_leaf(), but returns false if the stripe is held.
+  [[gnu::always_inline]] bool try_latch(const Probe& probe, std::uint32_t& number,
+                                        std::uint32_t& slot, bool claims) {
+    const unsigned stripe = stripe_of(probe);
+    for (;;) {
+      number = enter(probe, number).number;
+      Desc& desc = table_[number];
+      std::uint32_t word = desc.search.stripes.load();
+      if ((word >> 8 * stripe & 0xFF) != 0) return false;
+      slot = claims ? desc.free_slot(word, probe.fingerprint) : kNoSlot;
+      const std::uint32_t held = kHeld | (slot + 1);
+      if (!desc.search.stripes.compare_exchange(word, word | held << 8 * stripe)) continue;
+      if (in_range(desc, probe) && (slot == kNoSlot || desc.is_free(slot))) return true;
+      desc.search.stripes.release(stripe);
+    }
+  }
+
+  // --- plans ---
+
+  // The inserts of one leaf.
+  struct Inserts {
+    std::uint32_t leaf = kNoLeaf;
+    std::uint64_t count = 0;
+    std::string_view longest = {};  // key
+  };
+
+  // A leaf without a free slot is split once at its middle and, if its last key is followed by new
+  // ones, once behind it. Either leaves a leaf with half its slots free: so many inserts later it
+  // may be split again. Errors: corruption, of what a split reads; out_of_memory.
+  Status add_splits(const Inserts& inserts, BlockNeeds& needs) const {
+    if (inserts.count == 0) return {};
+    const Desc& desc = table_[inserts.leaf];
+    const auto visible = static_cast<std::uint64_t>(__builtin_popcountll(desc.visible()));
+    if (visible + inserts.count <= kEntries) return {};
+    const std::uint64_t splits = 2 + 4 * inserts.count / kEntries;
+    bool added = needs.add(sizeof(Leaf), kStructureKind, splits, true);
+    if constexpr (kBytes) {  // each with a record of its separator, the key of an entry
+      std::string_view longest = inserts.longest;
+      if (Status s = check_keys(desc, longest); !s.ok()) return s;
+      // Of a power of two any smaller record can be made, whatever the alignment of its class.
+      const std::size_t bytes = std::bit_ceil(RecordView::bytes_needed(longest, {}));
+      for (std::uint64_t n = 0; n < splits; ++n) {
+        added = added && needs.add(bytes, kStructureKind, 1, true);
+      }
+    }
+    return added ? Status() : StatusCode::out_of_memory;
+  }
+  // Finds what a split would refuse. `longest`: gets the longest key.
+  Status check_keys(const Desc& desc, std::string_view& longest) const
+    requires(kBytes)
+  {
+    for (std::uint64_t v = desc.visible(); v != 0; v &= v - 1) {
+      const auto& entry = leaf_of(desc).entries[__builtin_ctzll(v)];
+      const std::uint64_t word = context_.platform.load(entry.value);
+      detail::Value ignored;
+      if (!value_of(word, ignored) || !check_record(word, true).ok()) {
+        return damaged_record(word);
+      }
+      const std::string_view key = key_of(word);
+      if (head_word(key) != context_.platform.load(entry.key)) return damaged_record(word);
+      if (key.size() > longest.size()) longest = key;
+    }
+    return {};
   }
 };
 
