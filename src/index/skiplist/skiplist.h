@@ -9,6 +9,10 @@
 //   threads read and write.
 // LAYOUT  layout.h, node.h. A node is key, value and tower in one block. Its first line holds the
 //   key, the value word and the lowest five links. The head's links are in the root block.
+// READING PATH  (lines) Core: layout.h 64, node.h 107, kinds.h 46, codec.h 55, writer_latch.h 54,
+//   in_flight.h 45, stripes.h 144, state.h 256, lookup.h 495, towers.h 374, write.h 375,
+//   recovery.h 557. Optional: fingers.h 216. Each class derives from the one before it, and the
+//   first one from MapEngine: state.h -> lookup.h -> towers.h -> write.h -> recovery.h -> this.
 // INVARIANTS  (C: after any crash; D: in DRAM)
 //   skiplist.I1 C  Level 0 is a list of whole, durable nodes in ascending order. It is the map.
 //   skiplist.I2 C  as: level i + 1 is a sub-list of level i. A node may be missing in the highest
@@ -89,13 +93,13 @@
 #include <memory>
 #include <optional>
 
-#include "index/skiplist/check.h"
+#include "index/skiplist/recovery.h"
 
 namespace perdure::skiplist {
 
 template <class T>
-class SkiplistMap final : public Check<T> {
-  using Base = Check<T>;
+class SkiplistMap final : public Recovery<T> {
+  using Base = Recovery<T>;
   using typename Base::P, typename Base::Codec, typename Base::Kind;
   friend MapEngine<T, layout::Root, SkiplistMap, detail::OrderedIndex>;
   friend struct Peek;  // of tests, which break invariants with it

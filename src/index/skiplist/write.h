@@ -1,5 +1,6 @@
-// Write: insert, put, update, erase. Responsible for skiplist.I5: lookups, allocations and frees
-// lie outside the stripes, and everything between is one turn of the writer.
+// Write: insert, put, update and erase, and the blocks that batches of them will allocate.
+// Responsible for skiplist.I5: lookups, allocations and frees lie outside the stripes, and
+// everything between is one turn of the writer.
 #pragma once
 
 #include <algorithm>
@@ -57,10 +58,33 @@ class Write : public Towers<T> {
     return true;
   }
 
+  // --- batches ---
+  // The blocks that the mutations of a batch will allocate (pool/batch.h). In recovery they make
+  // nodes of height 1, because the heights of this process have another secret than those of the
+  // process that allocated the blocks. Looks at the nodes before each key: their damage would stop
+  // the mutation, and later each open.
+  Status plan_batch(const BatchPlan& plan) override {
+    EpochGuard<P> guard(context_.epochs);
+    if (Status s = this->begin_read(guard); !s.ok()) return s;
+    if (damaged()) return known_damage();
+    for (std::size_t i = 0; i < plan.mutations.size(); ++i) {
+      const detail::Mutation& mutation = plan.mutations[i];
+      if (Status s = look(Codec::probe(mutation.key)); !s.ok()) return s;
+      if (mutation.kind == MutationKind::erase) continue;
+      const bool added = plan.present[i]
+                             ? !shape_.bytes_values || add_blob(mutation.value, plan.needs)
+                             : add_node(Codec::probe(mutation.key), mutation.value, plan.needs);
+      if (!added) return StatusCode::out_of_memory;
+    }
+    return {};
+  }
+  void begin_replay(std::uint64_t /*version*/) override { replays_ = true; }
+  void end_replay() override { replays_ = false; }
+
  protected:
   using Base::Base, Base::adds, Base::context_, Base::count, Base::cursor_, Base::damaged,
       Base::erased, Base::help, Base::missing, Base::names_blob, Base::node_at, Base::offset_of,
-      Base::persist, Base::shape_, Base::stripes_;
+      Base::persist, Base::replays_, Base::shape_, Base::stripes_;
   using typename Base::P, typename Base::Codec, typename Base::Fresh, typename Base::Hold,
       typename Base::Kind, typename Base::Mode, typename Base::Order, typename Base::Path,
       typename Base::Reach, typename Base::Turn;
@@ -181,8 +205,6 @@ class Write : public Towers<T> {
         static_cast<std::uint32_t>(__builtin_ctzll(Codec::hash(probe, this->seed_) | 1ULL << 63));
     return std::min(zeros / Base::G::kShift + 1, Base::kMaxHeight);
   }
-
-  bool replays_ = false;  // recovery does the mutations of a batch
 
  private:
   enum class Made : std::uint8_t { done, absent, exists, again };
@@ -322,6 +344,31 @@ class Write : public Towers<T> {
       this->tend();
       return true;
     }
+  }
+
+  // --- batches ---
+  [[gnu::noinline]] Status look(const Probe& probe) const {
+    Path path;
+    Node* found = nullptr;
+    Status s = this->template search<Reach::whole>(probe, &path, found);
+    return s.ok() ? this->check_path(path, Base::kMaxHeight) : s;
+  }
+  [[nodiscard]] bool add_node(const Probe& probe, const detail::Value& value,
+                              BlockNeeds& needs) const {
+    const bool apart = shape_.bytes_values && value.bytes.size() > kInlineValue;
+    const std::size_t inside = shape_.bytes_values && !apart ? value.bytes.size() : 0;
+    const auto bytes = [&](std::uint32_t height) {
+      const std::uint64_t state = shape_.plain_state(height, probe.bytes.size(), inside);
+      return shape_.block_bytes(shape_.node_bytes(state));
+    };
+    const std::size_t low = bytes(1);
+    const std::size_t drawn = bytes(replays_ ? 1 : height_for(probe));
+    return needs.add(low, BlockKind::plain) &&
+           (drawn == low || needs.add(drawn, BlockKind::plain)) &&
+           (!apart || add_blob(value, needs));
+  }
+  [[nodiscard]] static bool add_blob(const detail::Value& value, BlockNeeds& needs) {
+    return needs.add(sizeof(Blob) + value.bytes.size(), BlockKind::plain);
   }
 };
 
