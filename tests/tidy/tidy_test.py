@@ -360,10 +360,35 @@ def documents_are_listed(tree):
             if path.startswith("docs/") and path not in linked]
 
 
+READING_PATH = re.compile(r"^// READING PATH .*\n(?://  .*\n)*", re.M)
+
+
+def reading_paths_are_true(tree):
+    """Each header beside a READING PATH is in it once, with its lines to a tenth."""
+    complaints = []
+    for path, text in tree.named("*.h"):
+        found = READING_PATH.search(text)
+        if not found:
+            continue
+        where = f"{path}:{line_of(text, found.start())}"
+        folder = path.rpartition("/")[0]
+        listed = re.findall(r"\b(\w+\.h)(?:\n//)?\s+(\d+)", found[0])
+        lines = {other.rpartition("/")[2]: content.count("\n") for other, content in
+                 tree.named("*.h") if other.rpartition("/")[0] == folder and other != path}
+        if sorted(name for name, _ in listed) != sorted(lines):
+            complaints.append(f"{where}: name each header of the folder once: {sorted(lines)}")
+            continue
+        complaints += [f"{where}: {name} has {lines[name]} lines, not {number}"
+                       for name, number in listed
+                       if abs(lines[name] - int(number)) > max(5, lines[name] // 10)]
+    return complaints
+
+
 RULES = [layering, persistence_only_in_platform, concurrency_only_in_platform,
          layout_sizes_asserted, persist_sites_are_named, sites_of_files_are_broken,
          files_are_short, functions_are_short, lines_are_short, nothing_is_unfinished,
-         no_machine_paths, headers_have_a_guard, links_resolve, documents_are_listed]
+         no_machine_paths, headers_have_a_guard, links_resolve, documents_are_listed,
+         reading_paths_are_true]
 
 # ---- planted mistakes ---------------------------------------------------------------------------
 
@@ -447,6 +472,11 @@ PLANTED = [
     (nothing_is_unfinished, {"docs/a.md": "FIX" + "ME\n"}, "docs/a.md:1"),
     (no_machine_paths, {"scripts/a.sh": "cd /wor" + "k/main\n"}, "scripts/a.sh:1"),
     (headers_have_a_guard, {"src/pool/a.h": "int a();\n"}, "src/pool/a.h:1"),
+    (reading_paths_are_true, {"src/index/a/a.h": "//\n// READING PATH  (lines) b.h\n//   30.\n",
+                              "src/index/a/b.h": "\n" * 20}, "src/index/a/a.h:2"),
+    (reading_paths_are_true, {"src/index/a/a.h": "// READING PATH  (lines) Core: b.h 1.\n",
+                              "src/index/a/b.h": "\n", "src/index/a/c.h": "\n"},
+     "src/index/a/a.h:1"),
     (links_resolve, {"README.md": "\nSee [a](docs/a.md#top).\n"}, "README.md:2"),
     (links_resolve, {"docs/a.md": "[b]: ../b.md\n"}, "docs/a.md:1"),
     (documents_are_listed, {"README.md": "`[a](docs/a.md)`\n", "docs/a.md": "[a](a.md)\n"},
@@ -472,6 +502,8 @@ CLEAN = {
                            '#include "index/ordered/a.h"\n'
                            'flush(p, "phast.insert.entry"_site); '
                            'fence("phast.insert.entry"_site);\n',
+    "src/index/level/level.h": "// READING PATH  (lines) Core: line.h\n//   103.\n" + HEADER,
+    "src/index/level/line.h": HEADER + "\n" * 99,
     "src/index/phast/b.h": HEADER + "auto n = 1'000; platform.rand(); // std::mutex\n",
     "src/index/index.h": HEADER + 'auto text = "std::mutex"; _mm_prefetch(p, 0); '
                          "_mm_cmpeq_epi8(a, b);\n",
