@@ -18,9 +18,8 @@ Status BackupReader::scan() noexcept {
   reader_->limit(0, head.last_segment, head.last_segment_bytes);
   Status s = reader_->scan(head.mark);
   if (s.ok() && reader_->end().epoch != head.last.epoch) {
-    s = Status::format(StatusCode::corruption, "%s: ends at epoch %llu, and had %llu", from_.log(),
-                       static_cast<unsigned long long>(reader_->end().epoch),
-                       static_cast<unsigned long long>(head.last.epoch));
+    s = Status::format(StatusCode::corruption, "%s: ends at epoch %lu, and had %lu", from_.log(),
+                       reader_->end().epoch, head.last.epoch);
   }
   if (s == StatusCode::untrusted) s = as_corruption(s);
   if (!s.ok()) return s;
@@ -37,17 +36,15 @@ Expected<layout::BackupEpoch> BackupReader::at_epoch(std::uint64_t epoch) const 
   for (const layout::BackupEpoch& found : epochs_) {
     if (found.epoch == epoch) return found;
   }
-  return fail(StatusCode::invalid_argument, "%s: has no epoch %llu; it has %llu to %llu",
-              from_.folder(), static_cast<unsigned long long>(epoch),
-              static_cast<unsigned long long>(epochs_[0].epoch),
-              static_cast<unsigned long long>(last().epoch));
+  return fail(StatusCode::invalid_argument, "%s: has no epoch %lu; it has %lu to %lu",
+              from_.folder(), epoch, epochs_[0].epoch, last().epoch);
 }
 
 Expected<layout::BackupEpoch> BackupReader::at_time(std::uint64_t unix_ns) const noexcept {
   if (unix_ns > std::max(from_.head().ends_unix_ns, last().unix_ns)) {
     return fail(StatusCode::invalid_argument,
-                "%s: was made before that time; its last epoch is %llu", from_.folder(),
-                static_cast<unsigned long long>(last().epoch));
+                "%s: was made before that time; its last epoch is %lu", from_.folder(),
+                last().epoch);
   }
   const layout::BackupEpoch* found = nullptr;
   for (std::size_t i = 0; i < epochs_.size(); ++i) {
@@ -56,17 +53,16 @@ Expected<layout::BackupEpoch> BackupReader::at_time(std::uint64_t unix_ns) const
     if (epochs_[i].unix_ns == 0 || epochs_[i].unix_ns > unix_ns || !ends) continue;
     if (found != nullptr) {
       return fail(StatusCode::invalid_argument,
-                  "%s: the clock was set back, so epochs %llu and %llu are both the last before "
+                  "%s: the clock was set back, so epochs %lu and %lu are both the last before "
                   "that time; name one of them",
-                  from_.folder(), static_cast<unsigned long long>(found->epoch),
-                  static_cast<unsigned long long>(epochs_[i].epoch));
+                  from_.folder(), found->epoch, epochs_[i].epoch);
     }
     found = &epochs_[i];
   }
   if (found != nullptr) return *found;
   return fail(StatusCode::invalid_argument,
-              "%s: has no epoch whose time is known to be as early; the first is %llu",
-              from_.folder(), static_cast<unsigned long long>(epochs_[0].epoch));
+              "%s: has no epoch whose time is known to be as early; the first is %lu",
+              from_.folder(), epochs_[0].epoch);
 }
 
 Status BackupReader::copy_base(FileSystem::File to, BackupProgress progress) noexcept {
@@ -83,8 +79,8 @@ Status BackupReader::copy_base(FileSystem::File to, BackupProgress progress) noe
     if (!got) return std::move(got.error());
     const bool same = *got == n && crc32c(0, piece.get(), n) == from_.sums()[i];
     if (!same && (*got != n || files_.does("backup.base.sums"_site))) {
-      return Status::format(StatusCode::corruption, "%s: is damaged at %llu; use another backup",
-                            from_.base(), static_cast<unsigned long long>(at));
+      return Status::format(StatusCode::corruption, "%s: is damaged at %lu; use another backup",
+                            from_.base(), at);
     }
     const bool hole =
         at + n < head.base_bytes &&

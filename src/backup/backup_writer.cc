@@ -261,8 +261,8 @@ Status BackupWriter::verify_base() noexcept {
     auto got = files_.read(*copy, piece_.get(), n, at);
     if (!got) return std::move(got.error());
     if (*got != n || crc32c(0, piece_.get(), n) != sums_[i]) {
-      return Status::format(StatusCode::io, "%s: what was written at %llu cannot be read back",
-                            to_.base(), static_cast<unsigned long long>(at));
+      return Status::format(StatusCode::io, "%s: what was written at %lu cannot be read back",
+                            to_.base(), at);
     }
   }
   return {};
@@ -406,8 +406,8 @@ Status BackupWriter::verify_chain(LogReader& reader, const layout::BaseMark& mar
   Status s = reader.scan(mark);
   if (!s.ok()) return s;
   if (source_.least.epoch <= mark.folded || reader.has(source_.least)) return {};
-  return Status::format(StatusCode::untrusted, "the log lacks epoch %llu, which was durable",
-                        static_cast<unsigned long long>(source_.least.epoch));
+  return Status::format(StatusCode::untrusted, "the log lacks epoch %lu, which was durable",
+                        source_.least.epoch);
 }
 
 void BackupWriter::set_end(const LogReader& reader) noexcept {
@@ -453,9 +453,9 @@ Status BackupWriter::verify_added(const layout::BaseMark& now) noexcept {
       (now.folded < last.folded || reader.has({.epoch = now.folded, .seal = now.folded_seal}));
   if (s == StatusCode::untrusted || s == StatusCode::exists || (s.ok() && !follows)) {
     return Status::format(StatusCode::exists,
-                          "%s: its backup ends at epoch %llu, and the pool's log %s; name another "
+                          "%s: its backup ends at epoch %lu, and the pool's log %s; name another "
                           "folder",
-                          to_.folder(), static_cast<unsigned long long>(head_.last.epoch),
+                          to_.folder(), head_.last.epoch,
                           branches_ || older ? "was begun again from an earlier one"
                                              : "does not have what follows any more (see "
                                                "BufferedOptions::keep_log_bytes)");

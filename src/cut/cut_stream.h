@@ -473,8 +473,7 @@ class CutStream final : private GateWatch, private Kept {
   }
   Status await(std::uint64_t cut) noexcept {
     if (cut > next()) {
-      return Status::format(StatusCode::invalid_argument, "there is no cut %llu yet",
-                            static_cast<unsigned long long>(cut));
+      return Status::format(StatusCode::invalid_argument, "there is no cut %lu yet", cut);
     }
     std::uint64_t wanted = wanted_.load(std::memory_order_relaxed);
     while (wanted < cut &&

@@ -51,9 +51,8 @@ Status EpochLog::go_on(LogReader& read, EpochId after, const layout::LivePlace* 
   if (files_.does("log.restart.pages"_site)) pages_ = read.take_pages();
   if (!read.has(after)) {
     return Status::format(StatusCode::untrusted,
-                          "%.*s: has no epoch %llu, which was on the disk; restore a copy",
-                          static_cast<int>(folder_.size()), folder_.data(),
-                          static_cast<unsigned long long>(after.epoch));
+                          "%.*s: has no epoch %lu, which was on the disk; restore a copy",
+                          static_cast<int>(folder_.size()), folder_.data(), after.epoch);
   }
   if (Status s = marks_.settle(); !s.ok()) return s;
   const LogEnd& end = read.end();
@@ -311,9 +310,8 @@ Expected<bool> EpochLog::fold_durable() noexcept {
   LogReader read(files_, folder_);
   if (Status s = read.scan(marks_.mark()); !s.ok()) return fail(std::move(s));
   if (!read.has(durable_)) {
-    return fail(StatusCode::untrusted, "%.*s: epoch %llu cannot be read back; restore a copy",
-                static_cast<int>(folder_.size()), folder_.data(),
-                static_cast<unsigned long long>(durable_.epoch));
+    return fail(StatusCode::untrusted, "%.*s: epoch %lu cannot be read back; restore a copy",
+                static_cast<int>(folder_.size()), folder_.data(), durable_.epoch);
   }
   Status s = make_base();
   if (s.ok()) s = write_folding(durable_);

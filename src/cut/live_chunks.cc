@@ -96,9 +96,8 @@ Status LiveChunks::go_on() noexcept {
   }
   if (align_up(static_cast<std::uint64_t>(info.st_size), kPage) < live.covered) {
     return Status::format(StatusCode::corruption,
-                          "the pool's file was truncated: %lld bytes, of %llu; restore a copy",
-                          static_cast<long long>(info.st_size),
-                          static_cast<unsigned long long>(live.covered));
+                          "the pool's file was truncated: %ld bytes, of %lu; restore a copy",
+                          static_cast<std::int64_t>(info.st_size), live.covered);
   }
   for (std::uint64_t chunk = 0; chunk < parts(); ++chunk) {
     if (!has_bit(chunk)) continue;

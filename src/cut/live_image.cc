@@ -218,7 +218,7 @@ Status set_live_aside(FileSystem& files, std::string_view path, std::uint64_t id
   PathText from, aside;
   char suffix[40];
   const std::size_t at = kAside.copy(suffix, sizeof(suffix));
-  std::snprintf(suffix + at, sizeof(suffix) - at, "%016llx", static_cast<unsigned long long>(id));
+  std::snprintf(suffix + at, sizeof(suffix) - at, "%016lx", id);
   if (!to.assign(path, suffix) || !from.assign(path, kDirtySuffix) ||
       !aside.assign(to.c_str(), kDirtySuffix)) {
     return too_long(path);

@@ -9,10 +9,10 @@ namespace perdure {
 Status LogReader::lost(std::uint64_t segment, EpochId id) const noexcept {
   return Status::format(
       StatusCode::untrusted,
-      "%.*s: epoch %llu was on the disk and cannot be read (segment %s shows it); what follows "
-      "epoch %llu is lost; restore a copy",
-      static_cast<int>(folder_.size()), folder_.data(), static_cast<unsigned long long>(id.epoch),
-      segment_name(segment).c_str(), static_cast<unsigned long long>(end_.epoch));
+      "%.*s: epoch %lu was on the disk and cannot be read (segment %s shows it); what follows "
+      "epoch %lu is lost; restore a copy",
+      static_cast<int>(folder_.size()), folder_.data(), id.epoch, segment_name(segment).c_str(),
+      end_.epoch);
 }
 
 void LogReader::close_segment() noexcept {
@@ -103,8 +103,8 @@ Status LogReader::read_back(const layout::BaseMark& mark, std::uint64_t number, 
       s = std::move(whole.error());
     } else if (!*whole && files_.does("log.fold.read_back"_site)) {
       s = Status::format(StatusCode::untrusted,
-                         "%s: what was written at %llu cannot be read back; restore a copy",
-                         path_.c_str(), static_cast<unsigned long long>(from));
+                         "%s: what was written at %lu cannot be read back; restore a copy",
+                         path_.c_str(), from);
     } else {
       from += *whole ? align_up(layout::part_bytes(head.runs, head.lines), kPage) : kPage;
     }
@@ -236,9 +236,8 @@ Status LogReader::follow() noexcept {
   while (const Epoch* epoch = next()) {
     if (epoch->pool_bytes < end_.pool_bytes) {
       return Status::format(StatusCode::untrusted,
-                            "%.*s: the pool becomes smaller in epoch %llu; restore a copy",
-                            static_cast<int>(folder_.size()), folder_.data(),
-                            static_cast<unsigned long long>(epoch->epoch));
+                            "%.*s: the pool becomes smaller in epoch %lu; restore a copy",
+                            static_cast<int>(folder_.size()), folder_.data(), epoch->epoch);
     }
     if (!counting_.push_back(static_cast<std::size_t>(epoch - epochs_.begin())))
       return StatusCode::out_of_memory;

@@ -71,8 +71,8 @@ Status SegmentFiles::remove_own() noexcept {
   PathText path;
   for (const std::uint64_t number : unknown) {
     char name[48];  // numbers of marks are used once
-    std::snprintf(name, sizeof(name), "%s.unknown-%llu", segment_name(number).c_str(),
-                  static_cast<unsigned long long>(marks_.mark().number));
+    std::snprintf(name, sizeof(name), "%s.unknown-%lu", segment_name(number).c_str(),
+                  marks_.mark().number);
     PathText away;
     Status s = path_of(segment_name(number), path);
     if (s.ok()) s = path_of(name, away);

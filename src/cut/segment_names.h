@@ -19,7 +19,7 @@ inline constexpr const char* kUnnamedSegment = "new";  // until it has its name
 using SegmentName = Text<16>;
 inline SegmentName segment_name(std::uint64_t number) noexcept {
   char text[17];
-  std::snprintf(text, sizeof(text), "%016llx", static_cast<unsigned long long>(number));
+  std::snprintf(text, sizeof(text), "%016lx", number);
   return std::string_view(text, 16);
 }
 // 0: it is no name of a segment.

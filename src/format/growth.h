@@ -41,10 +41,9 @@ class Growth : public Roots<P> {
     if (extents > most) {
       return refuse_growth(
           Status::format(StatusCode::pool_full,
-                         "the pool is full: %llu of %llu bytes; erase entries, or close it and "
+                         "the pool is full: %lu of %lu bytes; erase entries, or close it and "
                          "raise its maximum with `perdure resize`",
-                         static_cast<unsigned long long>(header_.file_bytes),
-                         static_cast<unsigned long long>(header_.max_bytes)));
+                         header_.file_bytes, header_.max_bytes));
     }
     std::uint64_t want = growth_of(geometry.blocks_between(0, now));
     if (header_.file_bytes >= Ahead::kFrom) want = std::min(want, ready_after(now));

@@ -132,10 +132,9 @@ Status check_shape(const layout::Header& h, std::uint64_t bytes) {
   if (h.batch_log != (batches ? layout::kBatchLog : 0)) return bad("log of batches");
   if (!reserved_is_zero(h)) return bad("reserved bytes");
   if (bytes < h.file_bytes) {
-    return Status::format(
-        StatusCode::corruption,
-        "the file was truncated: %llu bytes, the header says %llu; restore a copy",
-        static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(h.file_bytes));
+    return Status::format(StatusCode::corruption,
+                          "the file was truncated: %lu bytes, the header says %lu; restore a copy",
+                          bytes, h.file_bytes);
   }
   return {};
 }
@@ -146,8 +145,7 @@ Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& o
                    bool verify) {
   if (bytes < layout::kDirectoryOffset) {
     return Status::format(StatusCode::corruption,
-                          "not a perdure pool (%llu bytes are too few); check the file name",
-                          static_cast<unsigned long long>(bytes));
+                          "not a perdure pool (%lu bytes are too few); check the file name", bytes);
   }
   layout::Header headers[2];
   Copy kinds[2];
@@ -228,8 +226,7 @@ Status shape_header(const PoolShape& shape, layout::Header& h) {
   const std::uint64_t e = shape.extent_bytes;
   if (e < kPage || (e & (e - 1)) != 0) {
     return Status::format(StatusCode::invalid_argument,
-                          "extent size %llu is not a power of two of at least one page",
-                          static_cast<unsigned long long>(e));
+                          "extent size %lu is not a power of two of at least one page", e);
   }
   h.magic = layout::kMagic;
   h.format_version = layout::kFormatVersion;
@@ -243,10 +240,8 @@ Status shape_header(const PoolShape& shape, layout::Header& h) {
   h.data_offset = align_up(h.table_offset + shape.max_bytes / e * 8, e);
   h.max_bytes = shape.max_bytes / e * e;
   if (shape.max_bytes > kMaxPoolSize || h.max_bytes < h.data_offset + e) {
-    return Status::format(StatusCode::invalid_argument, "max_size %llu is outside [%llu, %llu]",
-                          static_cast<unsigned long long>(shape.max_bytes),
-                          static_cast<unsigned long long>(kMinPoolSize),
-                          static_cast<unsigned long long>(kMaxPoolSize));
+    return Status::format(StatusCode::invalid_argument, "max_size %lu is outside [%lu, %lu]",
+                          shape.max_bytes, kMinPoolSize, kMaxPoolSize);
   }
   return {};
 }
@@ -256,17 +251,15 @@ Status raise_max(std::uint64_t max_bytes, layout::Header& h) {
   const std::uint64_t before = (h.max_bytes - h.data_offset) / e;
   const std::uint64_t after = max_bytes < h.data_offset ? 0 : (max_bytes - h.data_offset) / e;
   if (max_bytes > kMaxPoolSize) {
-    return Status::format(
-        StatusCode::invalid_argument, "max_size %llu is more than a pool can have; at most %llu",
-        static_cast<unsigned long long>(max_bytes), static_cast<unsigned long long>(kMaxPoolSize));
+    return Status::format(StatusCode::invalid_argument,
+                          "max_size %lu is more than a pool can have; at most %lu", max_bytes,
+                          kMaxPoolSize);
   }
   if (after <= before) {
     return Status::format(StatusCode::invalid_argument,
-                          "max_size %llu is not larger than the present one of %llu bytes, in "
-                          "whole extents of %llu; a pool can only be made larger",
-                          static_cast<unsigned long long>(max_bytes),
-                          static_cast<unsigned long long>(h.max_bytes),
-                          static_cast<unsigned long long>(e));
+                          "max_size %lu is not larger than the present one of %lu bytes, in "
+                          "whole extents of %lu; a pool can only be made larger",
+                          max_bytes, h.max_bytes, e);
   }
   std::size_t used = 0;
   while (used < kMoreTables && h.more_tables[used].extents != 0) ++used;
@@ -282,12 +275,12 @@ Status raise_max(std::uint64_t max_bytes, layout::Header& h) {
     // would otherwise use up all tables.
     const std::uint64_t room = std::min(after, (kMaxPoolSize - h.data_offset) / e - before);
     const std::uint64_t extents = (room * 8 + e - 1) / e;
-    const unsigned long long needed = extents * e;
+    const std::uint64_t needed = extents * e;
     if (after - before <= extents) {
       return Status::format(StatusCode::invalid_argument,
-                            "max_size %llu adds no room beside the extent table that it needs, of "
-                            "%llu bytes; ask for more",
-                            static_cast<unsigned long long>(max_bytes), needed);
+                            "max_size %lu adds no room beside the extent table that it needs, of "
+                            "%lu bytes; ask for more",
+                            max_bytes, needed);
     }
     h.more_tables[used] = {static_cast<std::uint32_t>(before), static_cast<std::uint32_t>(extents)};
     h.incompatible |= layout::kHasMoreTables;

@@ -36,8 +36,8 @@ class Audit : public Sweep<P> {
     std::uint32_t block = 0;
     if (Status s = this->locate(offset, number, block); !s.ok()) return s;
     if (!Base::is_set(bits_of(extents_[number]), block, std::memory_order_acquire)) {
-      return Status::format(StatusCode::corruption, "the block at offset %llu is in use but free",
-                            static_cast<unsigned long long>(offset));
+      return Status::format(StatusCode::corruption, "the block at offset %lu is in use but free",
+                            offset);
     }
     const std::uint64_t at16 = (offset - this->data_offset()) / 16;
     const std::uint64_t bit = 1ULL << (at16 % 64);

@@ -207,8 +207,8 @@ class State {
     bits[n / 64].fetch_and(~(1ULL << (n % 64)), order);
   }
   static Status twice(std::uint64_t offset) {
-    return Status::format(StatusCode::corruption, "the block at offset %llu is reached twice",
-                          static_cast<unsigned long long>(offset));
+    return Status::format(StatusCode::corruption, "the block at offset %lu is reached twice",
+                          offset);
   }
   ClassList& list_of(BlockKind kind, std::uint32_t size_class) {
     return lists_[static_cast<std::uint32_t>(kind)][size_class];

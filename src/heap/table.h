@@ -179,8 +179,7 @@ class Table : public State<P> {
                               P::verifies("heap.extent.crc"_site));
   }
   static Status damaged(std::uint64_t extent) {
-    return Status::format(StatusCode::corruption, "extent table: word %llu is damaged",
-                          static_cast<unsigned long long>(extent));
+    return Status::format(StatusCode::corruption, "extent table: word %lu is damaged", extent);
   }
   // Of the extents `first` to `end - 1`, those that hold a table are in use from now on: they are
   // never free, and never punched. Under the extent latch, or before other threads use the heap.
@@ -197,8 +196,7 @@ class Table : public State<P> {
   [[gnu::noinline]] Status locate(std::uint64_t offset, std::uint64_t& number,
                                   std::uint32_t& block) const {
     const auto bad = [offset](const char* what) {
-      return Status::format(StatusCode::corruption, "offset %llu %s",
-                            static_cast<unsigned long long>(offset), what);
+      return Status::format(StatusCode::corruption, "offset %lu %s", offset, what);
     };
     if (!this->contains(offset, 16)) return bad("lies outside the pool's extents");
     number = extent_of(offset);
@@ -252,18 +250,17 @@ class Table : public State<P> {
   }
   // A word that decodes, of a slab or a run.
   Status verify_head(std::uint64_t extent, const ExtentWord& word) const {
-    const auto number = static_cast<unsigned long long>(extent);
+    const auto number = extent;
     if (word.state == ExtentState::slab) {
       if (word.size_class < max_class_) return {};
-      return Status::format(StatusCode::corruption, "extent table: word %llu names size class %u",
+      return Status::format(StatusCode::corruption, "extent table: word %lu names size class %u",
                             number, word.size_class);
     }
     const std::uint64_t end = std::min(count_, geometry_.table_end(extent));
     return word.run != 0 && word.run <= end - extent ? Status() : too_long(extent);
   }
   static Status too_long(std::uint64_t extent) {
-    return Status::format(StatusCode::corruption, "extent table: run at %llu is too long",
-                          static_cast<unsigned long long>(extent));
+    return Status::format(StatusCode::corruption, "extent table: run at %lu is too long", extent);
   }
   // The word of an unread extent. Extents that hold a table have none.
   [[gnu::noinline]] Status read_word(std::uint64_t extent, ExtentWord& word) const {

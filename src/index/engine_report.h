@@ -14,14 +14,14 @@ namespace perdure {
 // The error of an operation that needed this object, such as "the node".
 [[gnu::cold]] inline Status damaged_object(const char* object, std::uint64_t offset) noexcept {
   return Status::format(StatusCode::corruption,
-                        "%s at offset %llu is damaged; run `perdure check`, and restore a copy",
-                        object, static_cast<unsigned long long>(offset));
+                        "%s at offset %lu is damaged; run `perdure check`, and restore a copy",
+                        object, offset);
 }
 // The error of a recovery or a check, which knows what is wrong with the object.
 [[gnu::cold]] inline Status damaged_object(const char* object, std::uint64_t offset,
                                            const char* what) noexcept {
-  return Status::format(StatusCode::corruption, "%s at offset %llu is damaged (%s)", object,
-                        static_cast<unsigned long long>(offset), what);
+  return Status::format(StatusCode::corruption, "%s at offset %lu is damaged (%s)", object, offset,
+                        what);
 }
 [[gnu::cold]] inline Status bad_levels(const char* what) noexcept {
   return Status::format(StatusCode::corruption, "the map's list of levels is damaged (%s)", what);
@@ -46,9 +46,8 @@ namespace perdure {
                                         std::uint64_t offset, const char* what) {
   char line[180];
   const bool named = id[0] != '\0';
-  std::snprintf(line, sizeof(line), "%s at offset %llu: %s%s%s%s", kind,
-                static_cast<unsigned long long>(offset), what, named ? " (" : "", id,
-                named ? ")" : "");
+  std::snprintf(line, sizeof(line), "%s at offset %lu: %s%s%s%s", kind, offset, what,
+                named ? " (" : "", id, named ? ")" : "");
   report.add(line);
 }
 [[gnu::cold]] inline void add_violation(Findings& report, const char* kind, std::uint64_t offset,

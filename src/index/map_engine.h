@@ -396,8 +396,8 @@ class MapEngine : public Interface, public EngineInstance {
   }
   [[gnu::cold]] static Status too_long(const char* what, std::size_t bytes,
                                        std::uint64_t most) noexcept {
-    return Status::format(StatusCode::invalid_argument, "%s of %zu bytes; at most %llu are allowed",
-                          what, bytes, static_cast<unsigned long long>(most));
+    return Status::format(StatusCode::invalid_argument, "%s of %zu bytes; at most %lu are allowed",
+                          what, bytes, most);
   }
 
   typename P::Latch damage_latch_;  // guards *context_.damage

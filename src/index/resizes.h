@@ -46,16 +46,15 @@ class Resizes {
 
   ResizeStats& at(std::uint64_t number) { return last_[number % kKept]; }
   [[gnu::cold]] static void tell(const ResizeStats& resize, const Log& log, const char* map) {
-    const auto before = static_cast<unsigned long long>(resize.slots_before);
-    const auto after = static_cast<unsigned long long>(resize.slots_after);
+    const auto before = resize.slots_before;
+    const auto after = resize.slots_after;
     const double ms = milliseconds(resize.end_ns - resize.begin_ns);
     if (before == after) {
-      log.say(LogLevel::info, "map %s: a shrink was undone after %.1f ms, %llu slots", map, ms,
+      log.say(LogLevel::info, "map %s: a shrink was undone after %.1f ms, %lu slots", map, ms,
               after);
     } else {
-      log.say(LogLevel::info, "map %s: its table %s from %llu to %llu slots in %.1f ms, %llu moved",
-              map, resize.shrink ? "shrank" : "grew", before, after, ms,
-              static_cast<unsigned long long>(resize.moved));
+      log.say(LogLevel::info, "map %s: its table %s from %lu to %lu slots in %.1f ms, %lu moved",
+              map, resize.shrink ? "shrank" : "grew", before, after, ms, resize.moved);
     }
   }
 

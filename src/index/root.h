@@ -36,8 +36,7 @@ Expected<std::unique_ptr<EngineInstance>> make_instance(const EngineContext<P>& 
                                                         std::uint64_t root, std::size_t bytes,
                                                         More... more) {
   if (!context.heap.contains(root, bytes) || root % kLine != 0) {
-    return fail(StatusCode::corruption, "no root block can lie at offset %llu",
-                static_cast<unsigned long long>(root));
+    return fail(StatusCode::corruption, "no root block can lie at offset %lu", root);
   }
   std::unique_ptr<EngineInstance> map(new (std::nothrow) Map(context, root, more...));
   if (map == nullptr) return fail(StatusCode::out_of_memory);

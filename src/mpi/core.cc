@@ -60,10 +60,9 @@ Status Core::readable(Version version) const noexcept {
   const VersionRange range = pool_.versions();
   if (version >= range.first && version <= range.last) [[likely]]
     return {};
-  return Status::format(
-      StatusCode::invalid_argument, "version %llu cannot be read; versions %llu to %llu can",
-      static_cast<unsigned long long>(version), static_cast<unsigned long long>(range.first),
-      static_cast<unsigned long long>(range.last));
+  return Status::format(StatusCode::invalid_argument,
+                        "version %lu cannot be read; versions %lu to %lu can", version, range.first,
+                        range.last);
 }
 
 Status Core::agree(Status mine) noexcept {
@@ -126,12 +125,12 @@ Status Core::belongs() const noexcept {
   const Manifest& m = *pool_.manifest();
   if (m.ranks != static_cast<std::uint64_t>(comm_.size())) {
     return Status::format(StatusCode::invalid_argument,
-                          "%s belongs to a run of %llu ranks; start as many, not %d", pool_.path(),
-                          static_cast<unsigned long long>(m.ranks), comm_.size());
+                          "%s belongs to a run of %lu ranks; start as many, not %d", pool_.path(),
+                          m.ranks, comm_.size());
   }
   if (m.rank != static_cast<std::uint64_t>(comm_.rank())) {
-    return Status::format(StatusCode::invalid_argument, "%s is the pool of rank %llu; put it back",
-                          pool_.path(), static_cast<unsigned long long>(m.rank));
+    return Status::format(StatusCode::invalid_argument, "%s is the pool of rank %lu; put it back",
+                          pool_.path(), m.rank);
   }
   if (m.partition != static_cast<std::uint64_t>(partition_)) {
     return Status::format(
@@ -236,12 +235,11 @@ Status Core::agree_on_versions(const Log& log) noexcept {
   auto first = extreme(own.first, MPI_MAX), last = extreme(own.last, MPI_MIN);
   if (!first) return std::move(first.error());
   if (!last) return std::move(last.error());
-  const auto from = static_cast<unsigned long long>(first->word),
-             to = static_cast<unsigned long long>(last->word);
+  const auto from = first->word, to = last->word;
   if (to < from) {
     return Status::format(StatusCode::corruption,
-                          "the pools have no version in common: that of rank %d begins with %llu, "
-                          "and that of rank %d ends with %llu; put back the pools that the store "
+                          "the pools have no version in common: that of rank %d begins with %lu, "
+                          "and that of rank %d ends with %lu; put back the pools that the store "
                           "had, or restore those of all ranks from one backup",
                           first->rank, from, last->rank, to);
   }
@@ -249,12 +247,12 @@ Status Core::agree_on_versions(const Log& log) noexcept {
   if (mine.ok()) mine = pool_.forget_below(first->word);
   if (own.last > last->word) {
     log.say(LogLevel::warning,
-            "versions above %llu are taken back: rank %d has none of them, because the run ended "
+            "versions above %lu are taken back: rank %d has none of them, because the run ended "
             "before all ranks had tagged",
             to, last->rank);
   }
   if (own.first < first->word) {
-    log.say(LogLevel::info, "versions below %llu are forgotten: rank %d had begun to trim them",
+    log.say(LogLevel::info, "versions below %lu are forgotten: rank %d had begun to trim them",
             from, first->rank);
   }
   return agree(std::move(mine));

@@ -117,8 +117,8 @@ Status LocalPool::read_manifest() noexcept {
   }
   if (format != kFormatVersion) {
     return Status::format(StatusCode::unsupported_format,
-                          "%s: its manifest has format %llu; use the release that wrote it", path(),
-                          static_cast<unsigned long long>(format));
+                          "%s: its manifest has format %lu; use the release that wrote it", path(),
+                          format);
   }
   auto done = fields_->get(kComplete);
   if (!done) return std::move(done.error());

@@ -46,9 +46,9 @@ bool in_time_namespace() noexcept {
   std::FILE* const file = std::fopen("/proc/self/timens_offsets", "re");
   if (file == nullptr) return false;  // the kernel has none
   char name[32];
-  long long seconds = 0, nanoseconds = 0;
+  std::int64_t seconds = 0, nanoseconds = 0;
   bool shifted = false;
-  while (std::fscanf(file, "%31s %lld %lld", name, &seconds, &nanoseconds) == 3) {
+  while (std::fscanf(file, "%31s %ld %ld", name, &seconds, &nanoseconds) == 3) {
     shifted = shifted || seconds != 0 || nanoseconds != 0;
   }
   std::fclose(file);

@@ -391,8 +391,7 @@ Status FileStorage::map_file(int fd, std::uint64_t capacity) noexcept {
       mmap(nullptr, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) {
     return Status::format(StatusCode::out_of_memory,
-                          "cannot reserve %llu bytes of address space; raise RLIMIT_AS",
-                          static_cast<unsigned long long>(padded));
+                          "cannot reserve %lu bytes of address space; raise RLIMIT_AS", padded);
   }
   const auto begin = reinterpret_cast<std::uintptr_t>(reserved);
   const auto aligned = (begin + kHugePage - 1) & ~(kHugePage - 1);
@@ -565,8 +564,8 @@ void FileStorage::read_alone(bool alone) noexcept {
 }
 
 Status FileStorage::full(const char* what, const char* advice) const noexcept {
-  return Status::format(StatusCode::pool_full, "%s: the file cannot grow beyond %llu bytes; %s",
-                        what, static_cast<unsigned long long>(size()), advice);
+  return Status::format(StatusCode::pool_full, "%s: the file cannot grow beyond %lu bytes; %s",
+                        what, size(), advice);
 }
 // Whether the range has no hole. It has one if the system cannot tell.
 bool FileStorage::has_space(std::uint64_t offset, std::uint64_t end) const noexcept {
@@ -574,11 +573,10 @@ bool FileStorage::has_space(std::uint64_t offset, std::uint64_t end) const noexc
 }
 Status FileStorage::beyond_memory(std::uint64_t limit) const noexcept {
   return Status::format(StatusCode::pool_full,
-                        "the memory limit of the container (cgroup: %llu bytes) is nearly reached: "
-                        "the file is in memory, and cannot grow beyond %llu bytes; raise the "
+                        "the memory limit of the container (cgroup: %lu bytes) is nearly reached: "
+                        "the file is in memory, and cannot grow beyond %lu bytes; raise the "
                         "limit, delete entries, or keep the file on a disk",
-                        static_cast<unsigned long long>(limit),
-                        static_cast<unsigned long long>(size()));
+                        limit, size());
 }
 Status FileStorage::beyond_the_limit() const noexcept {
   return full("the file size limit (ulimit -f) is reached",

@@ -37,9 +37,9 @@ bool unescape(std::string_view text, PathText& out) noexcept {
 std::uint64_t mount_in_fdinfo(int fd) noexcept {
   char path[64];
   std::snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-  unsigned long long mount = 0;
+  std::uint64_t mount = 0;
   for_each_line(path,
-                [&](const char* line) { return std::sscanf(line, "mnt_id: %llu", &mount) == 1; });
+                [&](const char* line) { return std::sscanf(line, "mnt_id: %lu", &mount) == 1; });
   return mount;
 }
 

@@ -140,8 +140,8 @@ class Reader {
   bool ended() const { return left_ == 0; }
   Status damaged() const {
     return Status::format(StatusCode::corruption,
-                          "the record of a batch at offset %llu is damaged; restore a copy",
-                          static_cast<unsigned long long>(offset_));
+                          "the record of a batch at offset %lu is damaged; restore a copy",
+                          offset_);
   }
 
  private:

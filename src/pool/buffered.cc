@@ -78,10 +78,8 @@ Status Buffered::verify(const BufferedOptions& options) noexcept {
                           "buffered.on_lag or on_log_failure is none");
   }
   if (options.log_bytes != 0 && options.log_bytes < kLeastLog) {
-    return Status::format(StatusCode::invalid_argument,
-                          "buffered.log_bytes %llu; 0, or %llu or more",
-                          static_cast<unsigned long long>(options.log_bytes),
-                          static_cast<unsigned long long>(kLeastLog));
+    return Status::format(StatusCode::invalid_argument, "buffered.log_bytes %lu; 0, or %lu or more",
+                          options.log_bytes, kLeastLog);
   }
   const std::string_view folder = options.memory_directory;
   if (folder.size() >= sizeof(layout::LivePlace::memory_directory) ||
@@ -388,8 +386,7 @@ Status Buffered::replay_into_live(LogReader& reader, std::uint64_t& lines) noexc
     __builtin_prefetch(image + line * kLine, 1);
     if (++lines % kOften != 0 || RealPlatform::now_ns() - said < kSayEvery) return;
     said = RealPlatform::now_ns();
-    log_.say(LogLevel::info, "is being restored from its log: %llu lines so far",
-             static_cast<unsigned long long>(lines));
+    log_.say(LogLevel::info, "is being restored from its log: %lu lines so far", lines);
   });
   for (std::uint64_t i = lines - std::min(lines, kAhead); i < lines; ++i) store(next[i % kAhead]);
   return s;
@@ -407,9 +404,8 @@ Status Buffered::restore(const Opening& opening, bool gives_up) noexcept {
   if (!bytes) return std::move(bytes.error());
   if (*bytes < mark().folded_bytes) {
     return Status::format(StatusCode::corruption,
-                          "the file was truncated: %llu bytes, its log says %llu; restore a copy",
-                          static_cast<unsigned long long>(*bytes),
-                          static_cast<unsigned long long>(mark().folded_bytes));
+                          "the file was truncated: %lu bytes, its log says %lu; restore a copy",
+                          *bytes, mark().folded_bytes);
   }
   if (gives_up) {
     if (Status s = give_up_image(); !s.ok()) return s;
@@ -438,11 +434,9 @@ Status Buffered::restore(const Opening& opening, bool gives_up) noexcept {
   live_.set_used();
   if (restarted_) remove_elsewhere(real_files_, opening.base, before.c_str(), old, now.c_str());
   log_.say(restarted_ ? LogLevel::info : LogLevel::warning,
-           "restored from its log in %.1f ms: cut %llu, %llu lines; what changed after that cut is "
+           "restored from its log in %.1f ms: cut %lu, %lu lines; what changed after that cut is "
            "lost",
-           milliseconds(RealPlatform::now_ns() - began),
-           static_cast<unsigned long long>(reader.end().epoch),
-           static_cast<unsigned long long>(lines));
+           milliseconds(RealPlatform::now_ns() - began), reader.end().epoch, lines);
   return {};
 }
 

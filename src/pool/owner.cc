@@ -70,7 +70,7 @@ bool is_gone(std::uint64_t pid) {
   if (pid == 0) return false;
   if (::kill(static_cast<pid_t>(pid), 0) != 0) return errno == ESRCH;
   char name[40];
-  (void)std::snprintf(name, sizeof(name), "/proc/%llu/stat", static_cast<unsigned long long>(pid));
+  (void)std::snprintf(name, sizeof(name), "/proc/%lu/stat", pid);
   std::FILE* file = std::fopen(name, "re");
   if (file == nullptr) return false;
   char text[512];
@@ -142,46 +142,46 @@ Holder holder_of(const FileStorage& storage, std::string_view path) {
 }
 
 Status tell_readers(const Holder& holder) {
-  const auto pid = static_cast<unsigned long long>(holder.owner.pid);
+  const auto pid = holder.owner.pid;
   if (pid == 0) {
     return Status::format(StatusCode::busy,
                           "is being read by another process with read_only; close it there first");
   }
   if (pid == holder.here.pid) {
     return Status::format(StatusCode::busy,
-                          "is being read by this process, %llu, with read_only; close it there "
+                          "is being read by this process, %lu, with read_only; close it there "
                           "first",
                           pid);
   }
   return Status::format(StatusCode::busy,
-                        "is being read by process %llu with read_only; close it there first", pid);
+                        "is being read by process %lu with read_only; close it there first", pid);
 }
 
 Status tell(const Holder& holder) {
   if (holder.reads) return tell_readers(holder);
   char host[sizeof(holder.owner.host) + 1] = {};
   std::memcpy(host, holder.owner.host, sizeof(holder.owner.host));
-  const auto pid = static_cast<unsigned long long>(holder.owner.pid);
+  const auto pid = holder.owner.pid;
   if (holder.here.pid == holder.owner.pid &&
       std::memcmp(holder.here.host, host, sizeof(holder.here.host)) == 0) {
     return Status::format(StatusCode::busy,
-                          "this process, %llu, has it open already; use that pool, which any "
+                          "this process, %lu, has it open already; use that pool, which any "
                           "number of threads may share, or close it first",
                           pid);
   }
   const char* name = host[0] != '\0' ? host : "this host";
   if (holder.buffers && !holder.has_cuts) {
-    return Status::format(StatusCode::busy, "process %llu on %s opens or closes it; try again", pid,
+    return Status::format(StatusCode::busy, "process %lu on %s opens or closes it; try again", pid,
                           name);
   }
   if (holder.has_cuts) {
     return Status::format(StatusCode::busy,
-                          "in use by process %llu on %s; close it there first (an open with "
+                          "in use by process %lu on %s; close it there first (an open with "
                           "read_only, or --read-only, works meanwhile, and reads its last cut)",
                           pid, name);
   }
   return Status::format(StatusCode::busy,
-                        "in use by process %llu on %s; close it there first (had that process "
+                        "in use by process %lu on %s; close it there first (had that process "
                         "opened it with durability `buffered`, it could be read meanwhile)",
                         pid, name);
 }

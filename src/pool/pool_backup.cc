@@ -381,9 +381,9 @@ Status Restoring::open_and_close(Durability durability) noexcept {
     auto report = pool->check({.deep = true});
     if (!report) s = std::move(report.error());
     if (report && !report->ok()) {
-      s = Status::format(StatusCode::corruption, "%s: the check found %llu violations, first: %.*s",
-                         name_.c_str(), static_cast<unsigned long long>(report->violation_count),
-                         length(report->first()), report->first().data());
+      s = Status::format(StatusCode::corruption, "%s: the check found %lu violations, first: %.*s",
+                         name_.c_str(), report->violation_count, length(report->first()),
+                         report->first().data());
     }
   }
   Status closed = pool->close();

@@ -150,10 +150,8 @@ Status PoolImpl::may_buffer(const PoolOptions& options) const {
 
 Status PoolImpl::create_file(const PoolOptions& options) {
   if (options.max_size < kMinPoolSize || options.max_size > kMaxPoolSize) {
-    return Status::format(StatusCode::invalid_argument, "max_size %llu is outside [%llu, %llu]",
-                          static_cast<unsigned long long>(options.max_size),
-                          static_cast<unsigned long long>(kMinPoolSize),
-                          static_cast<unsigned long long>(kMaxPoolSize));
+    return Status::format(StatusCode::invalid_argument, "max_size %lu is outside [%lu, %lu]",
+                          options.max_size, kMinPoolSize, kMaxPoolSize);
   }
   if (Status s = verify_place(path_.c_str()); !s.ok()) return s;
   if (Status s = storage_.create(path_.c_str()); !s.ok()) return s;
@@ -208,10 +206,10 @@ Status PoolImpl::begin_buffered(const PoolOptions& options, const layout::Header
   storage_.remove_second_name();
   if (const std::uint64_t names = storage_.names(); names > 1) {
     return Status::format(StatusCode::invalid_argument,
-                          "the file has %llu names (hard links), and its log can be beside one "
+                          "the file has %lu names (hard links), and its log can be beside one "
                           "only; open it for reading, use `process`, or remove the other names, "
                           "which `find FOLDER -samefile FILE` prints",
-                          static_cast<unsigned long long>(names));
+                          names);
   }
   if (!buffered_) {
     if (Status s = look_at_base(options); !s.ok()) return s;

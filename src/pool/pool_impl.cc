@@ -219,9 +219,8 @@ Status PoolImpl::verify_untrusted() {
   if (Status s = find_violations({.deep = true}, findings); !s.ok()) return s;
   if (findings.ok()) return {};
   const std::string_view first = findings.first();
-  return Status::format(StatusCode::corruption, "the check found %llu violations, first: %.*s",
-                        static_cast<unsigned long long>(findings.violation_count), length(first),
-                        first.data());
+  return Status::format(StatusCode::corruption, "the check found %lu violations, first: %.*s",
+                        findings.violation_count, length(first), first.data());
 }
 
 PoolImpl::Slot* PoolImpl::find(std::string_view name) const noexcept {
@@ -321,8 +320,8 @@ Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOpt
                                              const MapTypes& spec, View view) {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   if (name.empty() || name.size() > kMaxMapNameBytes || name.find('\0') != std::string_view::npos) {
-    return fail(StatusCode::invalid_argument, "%s: a map's name has 1 to %llu bytes and no NUL",
-                path_.c_str(), static_cast<unsigned long long>(kMaxMapNameBytes));
+    return fail(StatusCode::invalid_argument, "%s: a map's name has 1 to %lu bytes and no NUL",
+                path_.c_str(), kMaxMapNameBytes);
   }
   LatchGuard maintenance(maintenance_);
   LatchGuard guard(latch_);
@@ -431,8 +430,8 @@ Expected<std::uint64_t> PoolImpl::compact() {
   if (bytes && buffered_) bytes = punch_base(base_before);
   if (!bytes) return fail(wrap(std::move(bytes.error())));
   if (platform_.poisoned()) return fail(platform_.failure());
-  log_.say(LogLevel::info, "compacted in %.1f ms, %llu bytes given back",
-           milliseconds(RealPlatform::now_ns() - begin), static_cast<unsigned long long>(*bytes));
+  log_.say(LogLevel::info, "compacted in %.1f ms, %lu bytes given back",
+           milliseconds(RealPlatform::now_ns() - begin), *bytes);
   return bytes;
 }
 

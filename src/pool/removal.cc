@@ -119,9 +119,9 @@ Status Removal::verify_names() noexcept {
   const std::uint64_t names = base_.names();
   if (names <= (own ? 2U : 1U)) return {};
   return Status::format(StatusCode::invalid_argument,
-                        "was left open, and its file has %llu names (hard links); remove the "
+                        "was left open, and its file has %lu names (hard links); remove the "
                         "others first",
-                        static_cast<unsigned long long>(names));
+                        names);
 }
 
 // --- parts ---------------------------------------------------------------------------------------

@@ -19,11 +19,10 @@ void WriteBatch::add(Kind kind, detail::Index& index, const detail::Key& key,
                      const detail::Value& value) noexcept {
   if (key.bytes.size() > kMaxKeyBytes || value.bytes.size() > kMaxValueBytes) {
     return fail_with(Status::format(StatusCode::invalid_argument,
-                                    "a key of %zu bytes, or a value of %zu; at most %llu and %llu "
+                                    "a key of %zu bytes, or a value of %zu; at most %lu and %lu "
                                     "are allowed",
-                                    key.bytes.size(), value.bytes.size(),
-                                    static_cast<unsigned long long>(kMaxKeyBytes),
-                                    static_cast<unsigned long long>(kMaxValueBytes)));
+                                    key.bytes.size(), value.bytes.size(), kMaxKeyBytes,
+                                    kMaxValueBytes));
   }
   if (items_ == nullptr) items_.reset(new (std::nothrow) detail::BatchItems);
   const auto as = static_cast<detail::BatchItems::Kind>(kind);

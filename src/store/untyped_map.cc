@@ -26,12 +26,12 @@ Status accepts(const detail::NamedTypes& info, const UntypedKey& key) {
     const std::uint64_t most = largest(info.types.key_bytes);
     return info.types.is_signed
                ? Status::format(StatusCode::invalid_argument,
-                                "a key of map '%s' is a number from %lld to %lld; this one is not",
-                                info.name, -static_cast<long long>(most >> 1) - 1,
-                                static_cast<long long>(most >> 1))
+                                "a key of map '%s' is a number from %ld to %ld; this one is not",
+                                info.name, -static_cast<std::int64_t>(most >> 1) - 1,
+                                static_cast<std::int64_t>(most >> 1))
                : Status::format(StatusCode::invalid_argument,
-                                "a key of map '%s' is a number from 0 to %llu; this one is not",
-                                info.name, static_cast<unsigned long long>(most));
+                                "a key of map '%s' is a number from 0 to %lu; this one is not",
+                                info.name, most);
   }
   if (info.types.key_kind == KeyKind::array && key.bytes.size() != info.types.key_bytes) {
     return Status::format(StatusCode::invalid_argument,

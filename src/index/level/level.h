@@ -145,8 +145,8 @@ class LevelMap final : public Recovery<T> {
       if (options.buckets < 2 || (options.buckets & (options.buckets - 1)) != 0 ||
           options.buckets > 1ULL << kMaxLog) {
         return fail(StatusCode::invalid_argument,
-                    "%llu buckets; the top level has a power of two of them, at least 2",
-                    static_cast<unsigned long long>(options.buckets));
+                    "%lu buckets; the top level has a power of two of them, at least 2",
+                    options.buckets);
       }
       log = static_cast<std::uint32_t>(__builtin_ctzll(options.buckets));
     }

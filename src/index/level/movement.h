@@ -399,8 +399,7 @@ class Movement : public Lookup<T> {
     if ((items + planned_) * kLeastLoad < view.slots()) {
       return Status::format(
           StatusCode::hash_overflow,
-          "too many keys have hashes alike: no table of %llu items is large enough",
-          static_cast<unsigned long long>(items));
+          "too many keys have hashes alike: no table of %lu items is large enough", items);
     }
     const std::uint32_t log = view.tiers[0]->log + 1;
     // The last level is for items that the drain after the scan cannot place.

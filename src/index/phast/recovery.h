@@ -250,8 +250,7 @@ class Recovery : public Write<T> {
       Status marked = context_.heap.mark(offset, "phast.recover.mark_leaf"_site);
       if (!marked.ok()) return marked;
       if (context_.heap.block_bytes(offset) < sizeof(Leaf) || offset % sizeof(Leaf) != 0) {
-        return Status::format(StatusCode::corruption, "offset %llu is not a leaf",
-                              static_cast<unsigned long long>(offset));
+        return Status::format(StatusCode::corruption, "offset %lu is not a leaf", offset);
       }
       Leaf& leaf = *context_.heap.template at<Leaf>(offset);
       const std::uint64_t next = platform.load(leaf.next);

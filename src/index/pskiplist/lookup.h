@@ -87,14 +87,12 @@ class Lookup : public MapState<T> {
       return {};
     if (last < first) {
       return Status::format(StatusCode::invalid_argument,
-                            "version %llu: no tag has closed it yet; no version can be read",
-                            static_cast<unsigned long long>(version));
+                            "version %lu: no tag has closed it yet; no version can be read",
+                            version);
     }
     return Status::format(
-        StatusCode::invalid_argument, "version %llu: %s; readable versions: %llu to %llu",
-        static_cast<unsigned long long>(version),
-        version < first ? "it was trimmed, or never was" : "no tag has closed it yet",
-        static_cast<unsigned long long>(first), static_cast<unsigned long long>(last));
+        StatusCode::invalid_argument, "version %lu: %s; readable versions: %lu to %lu", version,
+        version < first ? "it was trimmed, or never was" : "no tag has closed it yet", first, last);
   }
   // At a version, the horizon is loaded last (pskiplist.I6): a trimmed entry may have been reused.
   [[gnu::always_inline]] Expected<bool> show(const Found& found, std::uint64_t version,

@@ -42,8 +42,7 @@ class Recovery : public Trim<T> {
     };
     // Damage under an open pool is reported, and not followed.
     const auto bad_link = [](std::uint64_t offset) {
-      return Status::format(StatusCode::corruption, "nothing can lie at offset %llu",
-                            static_cast<unsigned long long>(offset));
+      return Status::format(StatusCode::corruption, "nothing can lie at offset %lu", offset);
     };
     std::uint64_t left = chain_.blocks();
     for (std::uint64_t block = load(root_->chain); block != 0 && s.ok(); --left) {
@@ -127,10 +126,9 @@ class Recovery : public Trim<T> {
     if (sane) return {};
     return pass_over(Status::format(
         StatusCode::corruption,
-        "the map's root block is damaged (versions: limit %llu, horizon %llu, rollback of %llu to "
-        "%llu)",
-        static_cast<unsigned long long>(limit), static_cast<unsigned long long>(horizon),
-        static_cast<unsigned long long>(from), static_cast<unsigned long long>(to)));
+        "the map's root block is damaged (versions: limit %lu, horizon %lu, rollback of %lu to "
+        "%lu)",
+        limit, horizon, from, to));
   }
 
   // Block i is loaded by thread i mod T (hazard V13).
@@ -143,8 +141,7 @@ class Recovery : public Trim<T> {
           !heap.is_block(offset) || heap.is_plain(offset) ||
           heap.block_bytes(offset) < Chain::kBlockBytes) {
         s = Status::format(StatusCode::corruption,
-                           "no block of the key chain can lie at offset %llu",
-                           static_cast<unsigned long long>(offset));
+                           "no block of the key chain can lie at offset %lu", offset);
       } else {
         s = context_.heap.mark(offset, "pskiplist.recover.mark_block"_site);
       }
@@ -174,8 +171,8 @@ class Recovery : public Trim<T> {
       if (!loaders[t].status.ok()) return std::move(loaders[t].status);
       if (loaders[t].max_version <= open) continue;
       Status s = pass_over(Status::format(StatusCode::corruption,
-                                          "an entry has version %llu, which was never open",
-                                          static_cast<unsigned long long>(loaders[t].max_version)));
+                                          "an entry has version %lu, which was never open",
+                                          loaders[t].max_version));
       if (!s.ok()) return s;
     }
     chain_.settle();
@@ -288,8 +285,8 @@ class Recovery : public Trim<T> {
   // Checks that versions rise, and that no entry follows the first empty one (pskiplist.I1).
   [[gnu::noinline]] Status load_history(const Slot& slot, bool clean, Loader& loader) {
     const auto bad = [&](const char* what) {
-      return Status::format(StatusCode::corruption, "the history of the key at slot value %llu: %s",
-                            static_cast<unsigned long long>(load(slot.key)), what);
+      return Status::format(StatusCode::corruption, "the history of the key at slot value %lu: %s",
+                            load(slot.key), what);
     };
     std::uint64_t before = 0;
     if (load(slot.first.stamp) != layout::kDropped) {
@@ -411,9 +408,8 @@ class Recovery : public Trim<T> {
     // `id`: the invariant that does not hold, if it is one.
     const auto bad = [&](const char* what, const char* id = nullptr) {
       char line[160];
-      std::snprintf(line, sizeof(line), "pskiplist key %llx: %s%s%s%s",
-                    static_cast<unsigned long long>(word), what, id != nullptr ? " (" : "",
-                    id != nullptr ? id : "", id != nullptr ? ")" : "");
+      std::snprintf(line, sizeof(line), "pskiplist key %lx: %s%s%s%s", word, what,
+                    id != nullptr ? " (" : "", id != nullptr ? id : "", id != nullptr ? ")" : "");
       report.add(line);
     };
     if (node.load().phase() != Phase::idle) return bad("is being written");

@@ -147,8 +147,8 @@ class MapState : public MapEngine<T, layout::Root, PSkipListMap<T>, detail::Vers
                                   std::uint64_t& segment) const {
     segment = load(link);
     if (segment == 0 || (steps.left-- != 0 && is_segment(segment))) return {};
-    return Status::format(StatusCode::corruption, "no segment of a history can lie at offset %llu",
-                          static_cast<unsigned long long>(segment));
+    return Status::format(StatusCode::corruption, "no segment of a history can lie at offset %lu",
+                          segment);
   }
 
   // Calls visit(segment) for every segment of the history until it returns false.

@@ -221,12 +221,9 @@ class Trim : public Write<T> {
     if (Status s = begin_mutation(guard, false); !s.ok()) return s;
     LatchGuard pins(pin_latch_);
     if (version > clock()) {
-      return Status::format(
-          StatusCode::invalid_argument,
-          "version %llu does not exist yet; versions that exist: %llu to %llu",
-          static_cast<unsigned long long>(version),
-          static_cast<unsigned long long>(horizon_.load(std::memory_order_relaxed)),
-          static_cast<unsigned long long>(clock()));
+      return Status::format(StatusCode::invalid_argument,
+                            "version %lu does not exist yet; versions that exist: %lu to %lu",
+                            version, horizon_.load(std::memory_order_relaxed), clock());
     }
     horizon = version;
     for (const detail::VersionPin* pin = pins_; pin != nullptr; pin = pin->next) {
@@ -260,8 +257,7 @@ class Trim : public Write<T> {
     LatchGuard pins(pin_latch_);
     for (const detail::VersionPin* pin = pins_; pin != nullptr; pin = pin->next) {
       if (pin->version <= version) continue;
-      return Status::format(StatusCode::busy, "version %llu is pinned",
-                            static_cast<unsigned long long>(pin->version));
+      return Status::format(StatusCode::busy, "version %lu is pinned", pin->version);
     }
     return {};
   }
