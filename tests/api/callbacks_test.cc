@@ -1,3 +1,4 @@
+// test: cross
 // What a callback may do: throw, and return what owns its memory.
 #include <stdexcept>
 #include <string>

@@ -1,3 +1,4 @@
+# test: uninstrumented
 """Installs the build into an empty prefix and builds a project outside the tree against it."""
 
 import os

@@ -1,3 +1,4 @@
+// test: cross
 // Found: three outcomes that cannot be confused.
 #include <gtest/gtest.h>
 

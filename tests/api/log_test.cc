@@ -1,3 +1,4 @@
+// test: no asan, cross
 // PoolOptions::log: the messages to an operator. Without it no pool prints anything.
 #include <unistd.h>
 

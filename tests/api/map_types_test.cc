@@ -1,3 +1,4 @@
+// test: cross
 // map.h before it calls an engine: keys to words and back, values to words and back, the kinds of a
 // map, and the interval of scan options.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// test: cross
 // The names of enumerators on the command line, and the version.
 #include "perdure/options.h"
 

@@ -1,3 +1,4 @@
+# test: uninstrumented
 """Each file that is installed belongs to one Debian package, or to none on purpose. The other
 recipes in packaging/ have the version of the headers, and options that exist."""
 

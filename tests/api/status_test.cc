@@ -1,3 +1,4 @@
+// test: cross
 // Status: one word, a bare code or an owned message.
 #include "perdure/status.h"
 

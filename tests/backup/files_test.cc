@@ -1,3 +1,4 @@
+// test: no asan, nightly
 // Backups on a simulated disk: the owner of a small pool goes on between any two calls of the
 // backup, and each epoch of the backup must be the pool as it was cut then.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// test: tsan, each engine
 // Backups of real pools of each engine: while threads store and the log is folded, of pools in
 // other processes, killed and closed ones; and what is restored from them.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// test: no asan
 // What the generators of keys draw, against the distributions that YCSB's generators define.
 //
 // YCSB computes a rank from one uniform number by the formula of Gray et al. Its distribution

@@ -1,3 +1,4 @@
+// test: no asan
 // The histogram compared with sorted values: never below the true percentile, at most 1/128 above.
 #include "bench/harness/histogram.h"
 

@@ -1,3 +1,4 @@
+// test: no asan
 // The trees with optimistic lock coupling that perdure-compare measures: against std::map with one
 // thread, and with threads that write the same nodes, and the same keys.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// test: no asan
 // Keys as people have them: distinct, repeatable, with the shape of the real thing; and threads
 // that insert ordered keys in turn.
 #include "bench/workloads/real_keys.h"

@@ -1,3 +1,4 @@
+// test: no asan
 // Dependent operations: the same keys in the same order, checked as without the option. After a
 // wrong result another key follows than planned, which shows that the keys depend on the results.
 #include "bench/harness/result_chain.h"

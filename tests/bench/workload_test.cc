@@ -1,3 +1,4 @@
+// test: no asan
 // Keys, values and phases: distinct, repeatable; and the ledger has the effects of the phases.
 #include "bench/workloads/work.h"
 

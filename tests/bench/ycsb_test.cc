@@ -1,3 +1,4 @@
+// test: no asan
 // YCSB's numbers: the vectors were computed from the code of YCSB 0.17.0.
 #include "bench/workloads/ycsb.h"
 

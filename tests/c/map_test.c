@@ -1,3 +1,4 @@
+// test: valgrind
 // The calls on one key and on many, from the contract in perdure/c.h.
 #include "c/check.h"
 

@@ -1,4 +1,5 @@
-// Bad input gets a clear error, and changes nothing.
+// Bad input gets a clear error, and changes nothing. It does not say `valgrind`: a child of fork
+// leaves its parent's objects alone.
 #include <sys/wait.h>
 
 #include "c/check.h"

@@ -1,3 +1,4 @@
+// test: valgrind
 // Pools, from the contract in perdure/c.h.
 #include "c/check.h"
 

@@ -1,3 +1,4 @@
+// test: valgrind
 // Walks and iterators, on every engine, from the contract in perdure/c.h.
 #include "c/check.h"
 

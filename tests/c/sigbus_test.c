@@ -1,3 +1,4 @@
+// test: no asan
 // With PERDURE_POOL_HANDLE_SIGBUS a file that is cut short does not end the process.
 #include "c/check.h"
 

@@ -1,3 +1,4 @@
+// test: tsan
 // Threads that share a pool, its maps and a snapshot; and those that must not share an iterator.
 #include <pthread.h>
 

@@ -1,3 +1,4 @@
+// test: valgrind
 // Versions, snapshots and batches, from the contract in perdure/c.h.
 #include "c/check.h"
 

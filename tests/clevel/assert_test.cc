@@ -1,3 +1,4 @@
+// test: explores
 // Planted violations of clevel hashing's invariants: each one runs into its assertion.
 #include <cstdint>
 #include <memory>

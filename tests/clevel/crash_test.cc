@@ -1,3 +1,4 @@
+// test: explores
 // Clevel hashing under the crash explorer. The ids are those of docs/design/hazards.md.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// test: injects
 // Clevel hashing where a write-back fails: what a mutation has made by then, and nothing names.
 #include <cstdint>
 #include <filesystem>

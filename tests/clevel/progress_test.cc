@@ -1,3 +1,4 @@
+// test: explores
 // Clevel hashing while one thread is stopped for ever: at each of its steps, outside of the heap
 // and of reclamation, others finish what they do: on the same key, in the same stripe, and across
 // expansions.

@@ -1,3 +1,4 @@
+// test: explores
 // Clevel hashing under the scheduler: the hazards of docs/design/clevel.md by directed schedules
 // and by all schedules of one or two preemptions, each with its crashes. Buckets hold two items and
 // the table begins with six of them, so that 14 keys make a third level.

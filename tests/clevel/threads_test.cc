@@ -1,3 +1,4 @@
+// test: no asan, tsan
 // Clevel hashing by real threads: growth while nothing is rehashed, rehash by several threads, and
 // inserts of the same keys. And the stripe alone, where more operations are in flight than it has
 // latches.

@@ -1,3 +1,4 @@
+// test: tsan, cross
 // Clevel hashing where its own structure shows: chosen collisions, levels, resizes.
 #include <algorithm>
 #include <cstring>

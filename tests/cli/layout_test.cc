@@ -1,3 +1,4 @@
+// test: no asan
 // The options of `perdure create` for a table's size apply to programs that open the pool.
 #include <algorithm>
 #include <cstdlib>

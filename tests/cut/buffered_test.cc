@@ -1,3 +1,4 @@
+// test: injects, each engine
 // Pools with durability `buffered` in real files: close, kill, power failure, and files that were
 // moved, copied, restored, removed or damaged. Each engine.
 #include <signal.h>

@@ -1,3 +1,4 @@
+// test: tsan
 // Pools with durability `buffered` on a disk that is slow or full: what no engine changes.
 #include <sys/stat.h>
 #include <unistd.h>

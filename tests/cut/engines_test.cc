@@ -1,3 +1,4 @@
+// test: explores
 // A cut at every step of workloads of every engine: it is the pool as it is at that step, byte for
 // byte, and opens as the pool of a killed process does. After a close, too.
 #include <cstring>

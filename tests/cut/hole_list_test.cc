@@ -1,3 +1,4 @@
+// test: injects
 // HoleList: which ranges a fold brings to the base, and which came too late for it.
 #include "cut/hole_list.h"
 

@@ -1,3 +1,4 @@
+// test: injects, each engine
 // Live images that a killed process has left (image_check.h): one that is as its process had it
 // loses nothing, and one that is older in any part is refused. Each engine: small_map().
 #include <fcntl.h>

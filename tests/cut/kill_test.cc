@@ -1,3 +1,4 @@
+// test: tsan, each engine
 // A process that stores to a pool and cuts it is killed. The next one finds, in the log that both
 // share, every line that the copy does not have.
 #include <signal.h>

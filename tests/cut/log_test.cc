@@ -1,3 +1,4 @@
+// test: explores, nightly
 // The log of epochs on a simulated disk: after a power failure at any call, also while it recovers
 // or after a failed call, the pool is as at one of its cuts, and no older than the last commit().
 #include "tests/cut/log_trials.h"

@@ -1,3 +1,4 @@
+// test: injects
 // Version numbers in pools with durability `buffered`: no number that a call has shown comes again
 // for another version, also if a power failure takes back what no cut has.
 #include <sys/mman.h>

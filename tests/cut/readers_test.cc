@@ -1,3 +1,4 @@
+// test: tsan
 // Readers of a pool: beside its owner, beside each other, and before an owner comes.
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// test: injects
 // Pools with durability `buffered` whose log another process has removed. Base and live image
 // together are the pool, and a new log is begun from them.
 #include "tests/support/buffered_files.h"

@@ -1,3 +1,4 @@
+// test: tsan
 // Pools with durability `buffered` that are open and not used.
 #include <cstdint>
 #include <string>

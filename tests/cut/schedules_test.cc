@@ -1,3 +1,4 @@
+// test: explores
 // Cuts beside writers of a few words, under every schedule with at most two preemptions, and kills
 // of the process inside them. Each of the bugs that can be planted is noticed.
 #include <array>

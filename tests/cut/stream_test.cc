@@ -1,3 +1,4 @@
+// test: tsan
 // The stream of cuts of a pool: numbers, failures, and what a kill between two steps would leave.
 #include <atomic>
 #include <cstring>

@@ -1,3 +1,4 @@
+// test: no asan, tsan, each engine
 // Cuts of a real pool while threads use it. Each has what had been acknowledged before it, nothing
 // that began after it, and every operation of a thread up to one of them; and opens as a pool.
 #include <atomic>

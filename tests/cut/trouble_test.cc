@@ -1,3 +1,4 @@
+// test: injects, each engine
 // Pools with durability `buffered` on a disk that is slow, or on which a call fails. Each engine.
 #include <atomic>
 #include <filesystem>

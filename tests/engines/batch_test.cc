@@ -1,3 +1,4 @@
+// test: explores
 // WriteBatch: all of it or nothing, over maps of all kinds, under threads, in a full pool, and the
 // calls that it refuses. Crashes: testing/crash/explored.cc.
 #include <atomic>

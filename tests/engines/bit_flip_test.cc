@@ -1,3 +1,4 @@
+// test: no asan, each engine
 // Flips single bits in a small pool, one at a time. In a cleanly closed pool, open, a read or check
 // reports the flip, or nothing depends on the bit and every result is right. In the pool of a dead
 // process results may be wrong, but there is no signal, no hang and no undocumented status. The

@@ -1,3 +1,4 @@
+// test: cross
 // The contract of Map and OrderedMap, for every engine, durability, key kind and value kind, and
 // for the std::map oracle. Names with an id (P2, P12, ...) are the regression tests of
 // docs/design/hazards.md.

@@ -1,3 +1,4 @@
+// test: explores, starts first
 // Every engine of the testers' list under the crash explorer: random workloads at every crash
 // point, and the explorations of perdure-explore at a part of the points. Tests for a hazard of one
 // engine are with that engine's tests.

@@ -1,3 +1,4 @@
+// test: injects, no asan, each engine
 // The k-th failure of every allocation and system call, for k = 1, 2, .. until no call fails any
 // more: alone, and with all later ones. Each library call returns a status. None ends the process,
 // throws an exception or returns a wrong result. A reopen without faults finds every acknowledged

@@ -1,3 +1,4 @@
+// test: nightly
 // The structures of the hash tables while they grow: levels, and bytes per entry.
 #include <algorithm>
 #include <bit>

@@ -1,3 +1,4 @@
+// test: explores
 // Every engine's interleavings that show a missing write-back or fence: clean as they are, and not
 // with one of the mutants that they are to show. The sites of these are reached only while another
 // thread is inside its write, or matter only to another thread.

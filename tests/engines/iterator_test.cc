@@ -1,3 +1,4 @@
+// test: cross
 // Iterators compared with std::map: random walks of first, last, seek, next and prev in ranges of
 // every kind, for every engine with order; at the latest state, and at a version.
 #include <iterator>

@@ -1,3 +1,4 @@
+// test: cross
 // Keys at the limits of the contract: awkward byte strings of every kind, and integers at partition
 // boundaries.
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// test: cross
 // Several maps in one pool: names, kinds, engines, drop and create again, the results of list and
 // stats; and that all of it survives a reopen.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// test: injects, no asan, each engine
 // Media that this machine does not have, and rare results of system calls: the durability that a
 // pool gets. The library must refuse what it cannot determine.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// test: nightly, starts first
 // Long random operation sequences compared with std::map, with every way of ending a session
 // between them.
 #include <sys/mman.h>

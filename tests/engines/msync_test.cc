@@ -1,3 +1,4 @@
+// test: injects, no asan, each engine
 // Media on which msync makes writes durable. An operation that could not be written back must fail,
 // whether the device fails or the file became shorter. tests/platform/bus_error_test.cc covers the
 // other modes.

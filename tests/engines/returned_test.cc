@@ -1,3 +1,4 @@
+// test: no asan, tsan, nightly
 // Effects of returned calls are visible. Only a store buffer, or a slot that is reused at the wrong
 // moment, could cause the wrong results tested here. The windows are a few hundred nanoseconds
 // wide: many rounds, in step.

@@ -1,3 +1,4 @@
+// test: no asan, tsan, nightly
 // Threads and memory: objects that are unlinked, reused or dropped stay valid for their readers,
 // and the remains of threads do not accumulate.
 #include <algorithm>

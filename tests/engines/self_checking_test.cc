@@ -1,3 +1,4 @@
+// test: no asan, tsan, nightly
 // Every kind of operation at once, checked by the readers themselves, over layouts that provoke
 // each of the races in docs/design/hazards.md.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// test: tsan
 // Tally and size(): exact after every kind of mutation, after a reopen and a kill, beside threads.
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// test: nightly
 // Space: full pools that continue, churn that must not grow the file, thousands of splits and
 // unlinks.
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// test: no asan, tsan, cross, nightly
 // Races with a known outcome: of N threads that make the same call, exactly one succeeds; and a
 // split never hides the keys that it moves.
 #include <algorithm>

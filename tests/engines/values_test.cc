@@ -1,3 +1,4 @@
+// test: cross
 // Byte values of every size class, up to and beyond the limit.
 #include <sys/mman.h>
 

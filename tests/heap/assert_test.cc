@@ -1,3 +1,4 @@
+// test: explores
 // The assertions of EpochDomain and Heap: each is violated once.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// test: tsan, cross
 // How often the epoch domain and the heap call for a barrier (membarrier(2)), which interrupts each
 // core that runs a thread of the process.
 #include <gtest/gtest.h>

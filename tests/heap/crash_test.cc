@@ -1,3 +1,4 @@
+// test: explores
 // The heap's rules for crashes, one by one. The synthetic engine's tests explore them together.
 #include <gtest/gtest.h>
 

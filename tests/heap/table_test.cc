@@ -1,3 +1,4 @@
+// test: tsan, cross
 // The extent table that an open does not read (heap/table.h): allocation, frees, marks and damage
 // while extents are unread. tests/heap/crash_test.cc has the crashes.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// test: tsan, cross
 // Heap<RealPlatform> over ordinary memory: classes, runs, reuse, growth, pool_full, sweep,
 // punching.
 #include "heap/heap.h"

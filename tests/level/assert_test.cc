@@ -1,3 +1,4 @@
+// test: explores
 // Planted violations of level hashing's invariants: each one runs into its assertion.
 #include <cstdint>
 #include <memory>

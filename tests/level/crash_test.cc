@@ -1,3 +1,4 @@
+// test: explores
 // Level hashing with integer keys under the crash explorer. L ids are those of
 // docs/design/hazards.md, E ids those of docs/design/level.md.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// test: explores
 // Drains of level hashing that are disturbed: by damage, a full pool, scans. No thread waits for
 // ever, and the rest of a drain is taken up again.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// test: no asan, tsan
 // Level hashing under threads while its table grows and shrinks, checked by the threads themselves:
 // a key's value is a function of the key and of how often it was written, and each key has one
 // writer. And beside a std::map, over sessions that end in every way.

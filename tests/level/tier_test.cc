@@ -1,3 +1,4 @@
+// test: cross
 // Fingerprints of level hashing's buckets.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// test: tsan, cross
 // Level hashing where its own structure shows: the list of levels, resizes, damage.
 #include <algorithm>
 #include <array>

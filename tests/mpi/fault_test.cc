@@ -1,3 +1,4 @@
+// test: injects, ranks 1 3
 // Errors of one rank inside the collectives: all ranks return an error, and the state is the one
 // that the header documents. The last rank's calls fail: its write-backs (the pool is poisoned),
 // its allocations, its space, MPI itself.

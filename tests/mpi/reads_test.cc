@@ -1,3 +1,4 @@
+// test: ranks 1 2 3 4 5
 // Reads of many keys or versions over all ranks, compared with one std::map per version: history,
 // scan_at, diff.
 // All ranks draw the same numbers, and each knows the operations of the others.

@@ -1,3 +1,4 @@
+// test: ranks 1 2 3 4 5
 // write_many of all ranks, compared with one std::map. All ranks draw the same batches, and each
 // passes its own.
 #include <algorithm>

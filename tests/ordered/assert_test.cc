@@ -1,3 +1,4 @@
+// test: explores
 // The assertions of the levels above the leaves: each stops a call that would break its invariant.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// test: cross
 // InnerIndex when its inner nodes are used up: leaves that no node lists, and where lookups begin;
 // and without its upper levels.
 #include "index/ordered/inner.h"

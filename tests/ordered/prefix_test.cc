@@ -1,3 +1,4 @@
+// test: cross
 // InnerIndex of byte strings. Prefixes of inner nodes (ordered.N5): keys with long common prefixes
 // are searched by the words behind them. The shortcut, whose leaves no node delimits.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// test: cross
 // Shortcut: the leaf that an interval names after creation, splits and unlinks.
 #include "index/ordered/shortcut.h"
 

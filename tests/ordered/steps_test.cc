@@ -1,3 +1,4 @@
+// test: cross
 // The steps of one change of the levels above the leaves, which hold the partition's latch: as many
 // in a large partition as in a small one. A step is a load or a store of shared DRAM.
 #include <gtest/gtest.h>

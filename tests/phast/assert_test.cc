@@ -1,3 +1,4 @@
+// test: explores
 // PhaST's assertions: each stops what would break its invariant.
 #include <gtest/gtest.h>
 

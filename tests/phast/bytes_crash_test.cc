@@ -1,3 +1,4 @@
+// test: explores
 // PhaST with byte-string keys under the crash explorer (hazard 1h).
 #include <gtest/gtest.h>
 

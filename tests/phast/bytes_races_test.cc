@@ -1,3 +1,4 @@
+// test: explores
 // PhaST with byte-string keys under the scheduler, by directed schedules. All schedules of such
 // scenarios: races_test.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// test: explores
 // PhaST with integer keys under the crash explorer. The ids are those of docs/design/hazards.md.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// test: tsan, cross
 // Home lines, the slot of a new entry, and the line that a lookup prefetches; numbers of leaves.
 #include "index/phast/leaf_table.h"
 

@@ -1,3 +1,4 @@
+// test: explores
 // PhaST with integer keys under the scheduler, by directed schedules: a thread stopped where it
 // hurts. All schedules of such scenarios: races_test.
 //

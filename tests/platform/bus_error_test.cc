@@ -1,3 +1,4 @@
+// test: no asan
 // A file that becomes shorter while a pool uses it. With `handle_sigbus` every call in every thread
 // returns an error that names the file, and other pools continue.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// test: no asan, each engine
 // Full disks, and files that shrink or vanish while a pool uses them.
 #include <fcntl.h>
 #include <sched.h>

@@ -1,3 +1,4 @@
+// test: tsan
 // One thread that tends what has none of its own.
 #include <unistd.h>
 

@@ -1,3 +1,4 @@
+// test: no asan
 // PoolOptions::interleave: the policy that the system has for the pages of a pool and for tables in
 // DRAM. A machine with one memory node has the policies, too, but not their effect.
 #include "platform/memory_nodes.h"

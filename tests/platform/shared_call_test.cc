@@ -1,3 +1,4 @@
+// test: tsan
 // Threads that share calls of membarrier(2): how many calls there are, and a caller that is stopped
 // in the middle of one. The memory order is tested in relacy/kernels_test.
 #include "platform/shared_call.h"

@@ -1,3 +1,4 @@
+// test: explores
 // The assertions of PoolCore, its background service and the end of an open: each is violated once.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// test: tsan
 // The pool's background service: with threads and without; units that come, rest, block, wake and
 // go.
 #include <gtest/gtest.h>

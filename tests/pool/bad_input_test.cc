@@ -1,3 +1,4 @@
+// test: no asan, each engine
 // Bad files: damaged, cut or foreign. Each must fail with a documented status, stay as it was, and
 // never raise a signal. The tests do not know the layout of the header: they find its copies by
 // their equal first words, and damage single bytes everywhere.

@@ -1,3 +1,4 @@
+// test: explores
 // A process is killed within a batch: what the next open does, and what it refuses. Crashes at
 // every write are in testing/crash/explored.cc.
 #include <fcntl.h>

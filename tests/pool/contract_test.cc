@@ -1,4 +1,6 @@
-// Ownership of a pool, refused arguments, and the pool's reports about itself.
+// test: no asan, each engine
+// Ownership of a pool, refused arguments, and the pool's reports about itself. It does not say
+// `cross`: qemu-user 7.2 ignores MADV_DONTFORK.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>

@@ -1,3 +1,4 @@
+// test: tsan, cross
 // PoolCore over a simulated machine: unusual shapes, a full root directory, a platform whose
 // write-backs fail, and a sync with background work to do.
 #include "format/pool_core.h"

@@ -1,3 +1,4 @@
+// test: explores
 // The pool's own protocols under the crash explorer: create, growth, roots, drop, close, trust.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// test: explores
 // The guarantees that a pool gives to an engine: when its background work may run, and how a check
 // and a sync treat it. An engine need not keep order.
 #include <gtest/gtest.h>

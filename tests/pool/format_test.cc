@@ -1,3 +1,4 @@
+// test: no asan, cross
 // The format of a pool file: pools of other versions, feature bits, the fields of a log, reserved
 // bytes. The pools in golden/ are bytes that were written once. The build under test must not
 // generate them.

@@ -1,3 +1,4 @@
+// test: tsan
 // Pools of durability `buffered` and `process` as a process of an older build left them: closed,
 // killed, or before a power failure. Their files in golden/ are bytes that were written once, by
 // commit 487fa736. This build must open them with all that they promised.

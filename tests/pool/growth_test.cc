@@ -1,3 +1,4 @@
+// test: tsan
 // Growth beside other threads: what an allocation may have to wait for. The space comes from a
 // storage in memory that calls the test while it gets space, as a thread of the system would be
 // interrupted there.

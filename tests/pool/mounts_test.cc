@@ -1,3 +1,4 @@
+// test: tsan
 // Pools on file systems that are mounted again, as the layers of a container are at its restart.
 // The mounts are made in a namespace of their own; that needs root.
 #include <fcntl.h>

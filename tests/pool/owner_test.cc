@@ -1,3 +1,4 @@
+// test: no asan
 // The lock of a pool's owner: an open returns `busy`, or it waits for a process that has ended.
 #include <signal.h>
 #include <sys/wait.h>

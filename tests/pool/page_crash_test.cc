@@ -1,3 +1,4 @@
+// test: explores
 // Page media under the crash explorer: sectors, the file's size and its name, each on the medium or
 // not.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// test: tsan
 // Media whose pages are written back: the pages that threads have noted for a fence, when the pool
 // is closed meanwhile.
 #include <sys/mman.h>

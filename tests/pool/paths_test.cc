@@ -1,3 +1,4 @@
+// test: no asan, each engine
 // Paths that are no regular files, files without permission, and read-only opens. Each must end
 // with a documented status, and never with a signal.
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// test: injects
 // destroy(): pools that were closed, killed or damaged, with every part; parts whose file is gone;
 // what lies at the names of parts and is none; removals that are interrupted.
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// test: no asan
 // Pool::resize: the extent tables that it adds, growth over them, refusals, and pools that are
 // closed, killed, copied and damaged afterwards.
 #include <sys/resource.h>

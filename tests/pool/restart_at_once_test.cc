@@ -1,3 +1,4 @@
+// test: explores
 // The guarantees that a pool gives to an engine that restarts at once. The engine serves before its
 // blocks are marked and before a killed process's stores are durable. Damage found then is not
 // hidden.

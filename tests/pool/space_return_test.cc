@@ -1,3 +1,4 @@
+// test: tsan
 // Free space goes back to the file system without a compact(): from the file, and in durability
 // `buffered` from the live image and the base. What a reserve keeps; and extents of threads that
 // have ended.

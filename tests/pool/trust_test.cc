@@ -1,3 +1,4 @@
+// test: no asan, each engine
 // The conditions for trusting a pool: copies, other boots, syncs with and without writers; and the
 // durability of an open.
 #include <sched.h>

@@ -1,3 +1,4 @@
+// test: explores
 // Assertions of the multi-version store: each test plants what breaks an invariant.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// test: explores
 // The multi-version store under the crash explorer. V ids are those of docs/design/hazards.md, W
 // ids those of docs/design/pskiplist.md.
 #include <gtest/gtest.h>

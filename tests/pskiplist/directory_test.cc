@@ -1,3 +1,4 @@
+// test: cross
 // The directory of the multi-version store: PhaST's inner nodes over leaves of its own.
 #include "index/pskiplist/directory.h"
 #include "index/ordered/scan_range.h"

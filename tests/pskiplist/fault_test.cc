@@ -1,3 +1,4 @@
+// test: injects, no asan
 // The k-th failure of every allocation and system call during tags, reads of versions, trims and
 // rollbacks, for k = 1, 2, .. until no call fails any more: alone, and with all later ones. A call
 // that failed has no effect, or its whole effect. After a reopen without faults, every version that

@@ -1,3 +1,4 @@
+// test: tsan
 // Hints from keys to nodes: they find the known nodes and name no others.
 #include "index/pskiplist/key_hints.h"
 

@@ -1,3 +1,4 @@
+// test: tsan
 // Stashes of free items, and the numbers of nodes that go through them: each item is in one place.
 #include "index/pskiplist/stashes.h"
 

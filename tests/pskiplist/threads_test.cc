@@ -1,3 +1,4 @@
+// test: no asan, tsan
 // Versions with concurrent writers. V ids: docs/design/hazards.md. W ids: docs/design/pskiplist.md.
 #include <atomic>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// test: explores
 // The multi-version store beside others that use its pool: an owner that stores while a reader
 // looks from outside, a seal, readers that keep what is dead.
 #include <gtest/gtest.h>

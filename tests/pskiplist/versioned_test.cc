@@ -1,3 +1,4 @@
+// test: tsan, cross
 // VersionedMap compared with a list of std::map. V ids: docs/design/hazards.md and
 // docs/design/pskiplist.md.
 #include <fcntl.h>

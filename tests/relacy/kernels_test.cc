@@ -1,3 +1,4 @@
+// test: uninstrumented
 // The small lock-free kernels under Relacy: random executions of the C++ memory model. An execution
 // fails on a data race, a failed assertion, a deadlock or a livelock. Every kernel also runs
 // without one of its prerequisites, and must then fail.

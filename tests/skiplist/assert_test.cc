@@ -1,3 +1,4 @@
+// test: explores
 // The assertions of the skiplists, and what check() verifies, each with a planted violation.
 #include <gtest/gtest.h>
 

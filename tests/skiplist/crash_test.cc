@@ -1,3 +1,4 @@
+// test: explores
 // The skiplists under the crash explorer. A ids are those of docs/design/hazards.md, K ids those of
 // docs/design/atomic_skiplists.md.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// test: explores
 // The skiplists under the scheduler, by directed schedules: a thread stopped where it hurts. Four
 // levels, parts of two nodes. K ids are those of docs/design/atomic_skiplists.md.
 #include "testing/engines/skiplist_races.h"

@@ -1,3 +1,4 @@
+// test: tsan, cross
 // The skiplists where their own bytes show: nodes, values and links that are damaged before an
 // operation comes upon them.
 #include <algorithm>

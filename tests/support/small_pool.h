@@ -19,7 +19,7 @@ inline constexpr std::uint64_t kEntries = 300;
 inline PoolOptions small_pool() {
   return {.durability = Durability::process, .max_size = 4_MiB, .recovery_threads = 1};
 }
-// A map of the engine of the suite. Suites that call this run on each engine
+// A map of the engine of the suite. Suites that call this say `each engine` in their first line
 // (tests/CMakeLists.txt).
 inline MapOptions small_map() {
   return {.engine = chosen_engine().engine, .phast = {.partition_bits = 3}};

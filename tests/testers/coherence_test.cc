@@ -1,3 +1,4 @@
+// test: explores
 // The simulated machine of perdure-coherence: which accesses take a line over, and which wait.
 #include <gtest/gtest.h>
 

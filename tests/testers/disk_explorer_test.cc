@@ -1,3 +1,4 @@
+// test: no asan
 // The explorer of power failures of a disk: it accepts a log that is right and notices each bug
 // that is planted in it.
 #include "testing/disk/disk_explorer.h"

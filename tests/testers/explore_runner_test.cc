@@ -1,3 +1,4 @@
+// test: explores
 // The workers of perdure-explore: their reports arrive, and a worker that dies is a violation.
 #include "testing/crash/explore_runner.h"
 

@@ -1,3 +1,4 @@
+// test: explores
 // The explorer itself, on a table small enough to be obviously right: it passes the right table and
 // fails every planted bug.
 #include "testing/crash/explorer.h"

@@ -1,3 +1,4 @@
+// test: explores
 // The scheduler on small structures with one planted mistake each. The right structure passes. The
 // strategies that can find a mistake find it, and its replay line finds it again.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// test: explores
 // The crash model itself: right protocols must survive every image, and each wrong protocol must
 // have an image that breaks it.
 #include "testing/sim/sim_platform.h"

@@ -1,3 +1,4 @@
+// test: explores
 // The synthetic engine: the heap's guarantees that PhaST does not use. Each rule, and the failure
 // without it.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// test: explores
 // Real processes and real kills. For more of them: build/release/perdure-torture.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// test: explores
 // Each check of versions in the torture can fail: a map on top of a real one returns one kind of
 // wrong result at a time.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// test: explores
 // The results that the version model accepts, and those that it rejects.
 #include "testing/schedule/version_model.h"
 

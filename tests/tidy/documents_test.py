@@ -1,3 +1,4 @@
+# test: uninstrumented
 """What the documents name exists: headings, files, tests, programs, make targets, commands, options
 and statuses.
 

@@ -1,3 +1,4 @@
+# test: uninstrumented
 """Every numbered invariant is looked at, or says why not.
 
 A header numbers its invariants under INVARIANTS, as folder.letter-and-number: phast.I4. Each is

@@ -1,3 +1,4 @@
+# test: uninstrumented
 """scripts/nightly.py: a wrong step stops nothing, and a run that was stopped goes on."""
 
 import pathlib

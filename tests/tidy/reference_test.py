@@ -1,3 +1,4 @@
+# test: uninstrumented
 """Every public name has a comment that Doxygen understands. `make docs` fails otherwise."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# test: uninstrumented
 """The documentation site (`make docs`), as far as it can be tested without a build of it.
 
 Each page is in the navigation, and its lists mean the same on the forge and in the site. The

@@ -1,3 +1,4 @@
+# test: uninstrumented
 """The house style, as a test.
 
 Each rule is a function from a tree to complaints, `path:line: what is wrong; what to do`. The rules
@@ -258,6 +259,20 @@ def sites_of_files_are_broken(tree):
             if not re.search(rf'"{re.escape(m[1])}"(?!_site)', broken)]
 
 
+def tests_declare(tree):
+    complaints = []
+    for path, text in tree.named("tests/*/*_test.*"):
+        for m in re.finditer(r"^(?://|#) *[Tt]ests?:", text, re.M):
+            if m.start() != 0 or m[0] not in ("// test:", "# test:"):
+                complaints.append(f"{path}:{line_of(text, m.start())}: CMake does not read this; "
+                                  "write `// test: <word>, <word>` into the first line")
+        chosen = re.search(r"\b(?:chosen_engine|small_map)\(\)", without_comments(text))
+        if path.endswith(".cc") and chosen and "each engine" not in text.partition("\n")[0]:
+            complaints.append(f"{path}:1: the test runs on one engine only, but has {chosen[0]}; "
+                              "say `each engine` in this line (tests/CMakeLists.txt)")
+    return complaints
+
+
 # ---- text ---------------------------------------------------------------------------------------
 
 SOURCES = ("*.c", "*.cc", "*.h", "*.java", "*.py", "*.sh", "*.cmake", "CMakeLists.txt", "Makefile")
@@ -385,7 +400,7 @@ def reading_paths_are_true(tree):
 
 
 RULES = [layering, persistence_only_in_platform, concurrency_only_in_platform,
-         layout_sizes_asserted, persist_sites_are_named, sites_of_files_are_broken,
+         layout_sizes_asserted, persist_sites_are_named, sites_of_files_are_broken, tests_declare,
          files_are_short, functions_are_short, lines_are_short, nothing_is_unfinished,
          no_machine_paths, headers_have_a_guard, links_resolve, documents_are_listed,
          reading_paths_are_true]
@@ -459,6 +474,10 @@ PLANTED = [
     (sites_of_files_are_broken, {"src/cut/a.cc": '\nsync(f, "log.mark.sync"_site);\n',
                                  "tests/cut/a_test.cc": 'runs("log.mark.sync"_site);\n'},
      "src/cut/a.cc:2"),
+    (tests_declare, {"tests/pool/a_test.cc": "// test: cross\nauto m = small_map();\n"},
+     "tests/pool/a_test.cc:1"),
+    (tests_declare, {"tests/pool/a_test.cc": "// Pools.\n// test: cross\n"},
+     "tests/pool/a_test.cc:2"),
     (files_are_short, {"src/pool/a.cc": "\n" * (MAX_FILE + 1)}, f"src/pool/a.cc:{MAX_FILE + 1}"),
     (files_are_short, {"tests/unit/a.cc": "\n" * (MAX_TEST_FILE + 1)},
      f"tests/unit/a.cc:{MAX_TEST_FILE + 1}"),
@@ -514,6 +533,7 @@ CLEAN = {
     "testing/sim.cc": '#include "index/phast/a.h"\nstd::mutex m;\n',
     "src/cut/a.cc": 'sync(f, "log.mark.sync"_site);\n',
     "tests/cut/a_test.cc": '{"log.mark.sync", power}\n',
+    "tests/unit/b_test.cc": "// test: tsan, each engine\nauto engine = chosen_engine();\n",
     "tests/unit/a_test.cc": '#include "testing/sim.h"\n#include "pool/a.h"\nstd::thread t;\n',
     "scripts/a.sh": "mktemp -d perdure.XXXXXX; cd bench/workloads; cd ../framework/\n",
 }

@@ -1,3 +1,4 @@
+// test: cross
 // Text, Array and Findings, which uses both, with little DRAM.
 #include "util/containers.h"
 

@@ -1,3 +1,4 @@
+// test: cross
 // crc32c() against the definition of CRC32C, for lengths with and without the three lanes.
 #include "util/crc32c.h"
 

@@ -1,3 +1,4 @@
+// test: cross
 // merge_sort: a sort that stays in bounds even without an order.
 #include "util/merge_sort.h"
 
