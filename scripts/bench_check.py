@@ -24,6 +24,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -32,6 +33,7 @@ import time
 
 import bench_stats as stats
 from bench_load import BusyMachine, Watch
+from engines import ENGINES
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CHECKS = ROOT / "build" / "bench-check"
@@ -51,13 +53,13 @@ def bench_options(engine, workload, records, operations, *more):
             "--operations", operations, *more]
 
 
+# Records and operations of the runs of POINTS, if not 100K.
+SIZES = {"phast": ("400K", "400K"), "level": ("400K", "400K"), "clevel": ("400K", "300K"),
+         "pskiplist": ("200K", "200K")}
 # name: options of `perdure bench`. A run takes less than a second on an idle machine.
 RUNS = {
-    "phast": bench_options("phast", POINTS, "400K", "400K"),
-    "level": bench_options("level", POINTS, "400K", "400K"),
-    "clevel": bench_options("clevel", POINTS, "400K", "300K"),
-    "pskiplist": bench_options("pskiplist", POINTS, "200K", "200K"),
-    "as": bench_options("as", POINTS, "100K", "100K"),
+    **{engine: bench_options(engine, POINTS, *SIZES.get(engine, ("100K", "100K")))
+       for engine in ENGINES},
     "phast strings": bench_options("phast", POINTS, "200K", "200K", "--key", "string:16",
                                    "--value", "string:100"),
     "phast ordered": bench_options("phast", "load,scan", "200K", "80K"),
@@ -149,9 +151,10 @@ def build_tree():
     return TREE_BUILD / "perdure"
 
 
-def knows(program, option):
+def knows(program, word):
+    """Whether an option or an engine is in the help of the program."""
     done = subprocess.run([program, "bench", "--help"], text=True, capture_output=True, check=False)
-    return option in done.stdout
+    return re.search(rf"(?<![\w-]){word}\b", done.stdout) is not None
 
 
 def merged(phases):
@@ -328,7 +331,7 @@ def self_checks(arguments):
 
 
 def compare(base, tree, arguments):
-    runs = dict(RUNS)
+    runs = {name: options for name, options in RUNS.items() if knows(base, options[1])}
     if knows(base, "--dependent") and knows(tree, "--dependent"):
         runs |= DEPENDENT_RUNS
     if arguments.only:

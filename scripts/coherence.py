@@ -15,8 +15,9 @@ import pathlib
 import subprocess
 import sys
 
+from engines import ENGINES
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ENGINES = ["phast", "level", "clevel", "as", "ascs", "pskiplist"]
 # Lines of infrastructure that an operation may take over, and threads that may wait for one line.
 BARS = {"find.infrastructure": 0.05, "mutation.infrastructure": 1.0, "queue": 4}
 HELD = ["phast", "level"]  # the engines that must meet them

@@ -40,7 +40,8 @@ import subprocess
 import sys
 import time
 
-from power_machine import ENGINES, FILE_SYSTEMS, RESULTS, WORK, Disk, Results, is_damage, prepare
+from engines import ENGINES
+from power_machine import FILE_SYSTEMS, RESULTS, WORK, Disk, Results, is_damage, prepare
 from volatile_disk import Fault
 
 KINDS = ("errors", "failing", "gone", "full", "thin")

@@ -20,7 +20,8 @@ import statistics
 import sys
 import time
 
-from power_machine import ENGINES, FILE_SYSTEMS, Disk, Results, is_damage, prepare
+from engines import ENGINES
+from power_machine import FILE_SYSTEMS, Disk, Results, is_damage, prepare
 
 CANARIES = 12
 

@@ -22,7 +22,6 @@ from world_disks import MAKE
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WORK = ROOT / "build/power"
 RESULTS = WORK / "results.json"
-ENGINES = ("phast", "pskiplist", "as", "ascs", "level", "clevel")
 FILE_SYSTEMS = ("ext4", "xfs", "btrfs")
 DRIVERS = ("virtio_pci", "virtio_blk")
 COMMANDS = ("sh", "mount", "umount", "insmod", "poweroff", "echo", "stty", "killall", "touch", "rm",

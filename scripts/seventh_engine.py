@@ -7,7 +7,9 @@ An engine is its own files and two lines in files of others: its number in inclu
 and its line in src/index/engines.def. tests/budgets/costs.txt is written by perdure-costs. The
 script makes these changes in build/seventh-engine/source, builds there, and runs
 
-  the tests that run on every engine (tests/engines, the corpora of fuzz/, the ledger of costs)
+  the tests that run on every engine (tests/engines, the corpora of fuzz/, the ledger of costs, and
+             tests/c/ranges_test.c, which opens a map of each by the C library)
+  python     the tests of the Python package that open a store of the engine
   mutants    of the engine's sites: none may survive
   guards     explore, interleave, torture, faults and fuzz, at the length of figures
 
@@ -15,12 +17,15 @@ script makes these changes in build/seventh-engine/source, builds there, and run
 """
 
 import argparse
+import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
 import time
+
+from engines import ENGINES
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OWN = ROOT / "examples" / "engine"
@@ -82,12 +87,8 @@ def targets(quick):
     fuzz = [f"fuzz_{path.stem.removesuffix('_target')}_replay"
             for path in (ROOT / "fuzz").glob("*_target.cc")]
     guards = [f"perdure_{name}" for name in ("explore", "interleave", "torture", "mutants")]
-    return ["perdure_cli", "perdure_costs", *tests, *fuzz, *([] if quick else guards)]
-
-
-def other_engines():
-    table = (ROOT / "src" / "index" / "engines.def").read_text()
-    return re.findall(r"(?m)^PERDURE_ENGINE\((\w+)\)$", table)
+    return ["perdure_cli", "perdure_costs", "c_ranges_test", *tests, *fuzz,
+            *([] if quick else guards)]
 
 
 def main():
@@ -103,10 +104,13 @@ def main():
     costs = COPY / "build" / "release" / "testing" / "perdure-costs"
     with open(COPY / "tests" / "budgets" / "costs.txt", "w", encoding="utf-8") as ledger:
         run(costs, stdout=ledger)
-    others = "|".join(other_engines())
-    run("ctest", "--preset", "release", "-R", "^(engines|fuzz)/|^testers/costs",
+    others = "|".join(ENGINES)
+    run("ctest", "--preset", "release", "-R", "^(engines|fuzz)/|^testers/costs|^c/ranges_test$",
         "-E", rf"\.({others})$")
     if not arguments.quick:
+        run("make", "python")
+        run("build/venv/bin/python", "-m", "pytest", "-k", NAME,
+            env=os.environ | {"PYTHONPATH": "build/release/python"})
         run("build/release/testing/perdure-mutants", "--engine", NAME)
         run("make", "build-fuzz")
         run("scripts/guards.py", "figures", "--engine", NAME, "--only", GUARDS)

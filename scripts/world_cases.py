@@ -11,11 +11,10 @@ import signal
 import uuid
 
 import world_disks
+from engines import ENGINES
 from world_attack import prepared_names, raced_names
 from world_disks import Skip, run
 from world_owner import KEYS, Wrong
-
-ENGINES = ("phast", "level", "clevel", "as", "ascs", "pskiplist")
 
 
 def begin(world, disk):

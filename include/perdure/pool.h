@@ -338,7 +338,7 @@ Counters thread_counters() noexcept;
 // with `unsupported_format`.
 struct EngineInfo {
   Engine engine = Engine::phast;
-  std::string_view name;   // the name that the command line prints and takes
+  std::string_view name;   // a literal that ends with '\0'; the command line prints and takes it
   bool ordered = false;    // Pool::ordered_map opens its maps
   bool versioned = false;  // Pool::versioned_map opens its maps
 };

@@ -116,8 +116,8 @@ class Pool:
               keys: type[str]) -> ObjectStore[str]: ...
     def store(self, name: str = "default", *, engine: str | None = None, mode: str | None = None,
               capacity: int = 0, serializer: Serializer | None = None, keys: type = bytes) -> Any:
-        """Opens or creates a map of byte strings. `engine`: "phast" (the default), "level",
-        "clevel", "as", "ascs" or "pskiplist" (with versions); an existing map keeps its own.
+        """Opens or creates a map of byte strings. `engine`: "phast", "level", "clevel",
+        "as", "ascs" or "pskiplist" (with versions); None: that of the map, of a new one "phast".
         `capacity`: how many entries are expected, a hint. With `serializer` ("json", "pickle" or
         functions (dumps, loads)) its values are objects, with keys=str its keys are read as str:
         then it is an ObjectStore."""

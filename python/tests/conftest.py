@@ -16,9 +16,18 @@ import perdure
 
 faulthandler.enable()
 
-ORDERED = ["phast", "as", "ascs", "pskiplist"]
-UNORDERED = ["level", "clevel"]
-ENGINES = ORDERED + UNORDERED
+sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
+from engines import ENGINES  # noqa: E402
+
+
+def keeps_order(engine):
+    with tempfile.TemporaryDirectory() as folder:
+        with perdure.open(folder + "/pool", engine=engine, durability="process") as store:
+            return store.ordered
+
+
+ORDERED = [engine for engine in ENGINES if keeps_order(engine)]
+UNORDERED = [engine for engine in ENGINES if engine not in ORDERED]
 
 LONG = os.environ.get("PERDURE_LONG") == "1"
 hypothesis.settings.register_profile(

@@ -3,6 +3,7 @@
 import pytest
 
 import perdure
+from conftest import ENGINES
 
 
 def test_changes_of_a_store(any_store):
@@ -102,8 +103,7 @@ def test_arguments_are_copied(any_store):
 
 
 def test_across_maps(pool):
-    stores = {engine: pool.store(engine, engine=engine)
-              for engine in ("phast", "level", "clevel", "as", "ascs", "pskiplist")}
+    stores = {engine: pool.store(engine, engine=engine) for engine in ENGINES}
     ints = pool.int_map("ints", keys="int64", values="float64")
     with pool.batch() as batch:
         for engine, store in stores.items():
@@ -125,7 +125,7 @@ def test_across_maps(pool):
         batch.delete(ints, -3)
         for store in stores.values():
             batch.delete(store, "k")
-    assert [len(store) for store in stores.values()] + [len(ints)] == [0] * 7
+    assert [len(store) for store in stores.values()] + [len(ints)] == [0] * (len(ENGINES) + 1)
 
 
 def test_many_changes(any_store, path):

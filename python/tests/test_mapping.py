@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import perdure
+from conftest import ORDERED
 
 
 def filled(store, count=50):
@@ -277,7 +278,7 @@ def test_reopen_keeps_everything(any_store, path):
     any_store.close()
     with perdure.open(path) as again:
         assert (again.engine, dict(again)) == (engine, model)
-        assert again.ordered == (engine not in ("level", "clevel"))
+        assert again.ordered == (engine in ORDERED)
         assert again.versioned == (engine == "pskiplist")
 
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import perdure
-from conftest import run_script
+from conftest import ENGINES, run_script
 
 THREADS = 8
 
@@ -244,7 +244,7 @@ def test_a_batch_of_two_threads_does_not_crash(path):
 
 def test_close_during_calls(path):
     """Other threads get ClosedError, and nothing that was acknowledged is lost."""
-    for number, engine in enumerate(["phast", "level", "clevel", "as", "pskiplist"]):
+    for number, engine in enumerate(ENGINES):
         here = path + str(number)
         store = perdure.open(here, engine=engine)
         ready = threading.Event()

@@ -6,6 +6,7 @@ import gc
 import pytest
 
 import perdure
+from conftest import ENGINES
 
 
 @pytest.fixture
@@ -217,7 +218,7 @@ def test_no_such_version(three):
     assert dict(store.at(v1)) == CONTENT[0]
 
 
-@pytest.mark.parametrize("engine", ["phast", "level", "clevel", "as", "ascs"])
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "pskiplist"])
 def test_other_engines(path, engine):
     with perdure.open(path, engine=engine) as store:
         store["a"] = b"1"

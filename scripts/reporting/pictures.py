@@ -16,13 +16,13 @@ from matplotlib import ticker  # noqa: E402
 from bench_stats import median_interval  # noqa: E402
 from reporting import papers, plan  # noqa: E402
 
-COLOURS = {"phast": "#0072B2", "level": "#D55E00", "clevel": "#009E73", "pskiplist": "#CC79A7",
-           "as": "#E69F00", "ascs": "#56B4E9"}
+COLOURS = dict(zip(plan.ENGINES, ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
+                   strict=True))
 OTHERS = ("#000000", "#666666", "#999999", "#BBBBBB")
-MARKERS = dict(zip(plan.ENGINES, "osD^vP"))
+MARKERS = dict(zip(plan.ENGINES, "osD^vP", strict=True))
 PAPER = {"marker": "*", "markerfacecolor": "white", "markeredgecolor": "black", "color": "black",
          "linestyle": "none", "markersize": 9}  # what a paper says
-DASHES = dict(zip(plan.ENGINES, ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)))))
+DASHES = dict(zip(plan.ENGINES, ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1))), strict=True))
 
 
 def svg(figure, description):

@@ -153,12 +153,8 @@ void perdure_free(void* buffer) { std::free(buffer); }
 const char* perdure_version(void) { return PERDURE_VERSION; }
 
 const char* perdure_engine_name(perdure_engine engine) {
-  static constexpr const char* kNames[] = {"phast", "level", "clevel", "as", "ascs", "pskiplist"};
   for (const perdure::EngineInfo& info : perdure::engines()) {
-    const auto number = static_cast<int>(info.engine);
-    if (number == engine && number >= 1 && number <= PERDURE_ENGINE_PSKIPLIST) {
-      return kNames[number - 1];
-    }
+    if (static_cast<int>(info.engine) == engine) return info.name.data();
   }
   return nullptr;
 }

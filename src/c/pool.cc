@@ -11,7 +11,6 @@ namespace {
 
 constexpr int kModes = 4;
 constexpr int kDurabilities = 5;
-constexpr int kEngines = 7;
 
 perdure_status unknown(const char* function, const char* what, int value) noexcept {
   return failed(PERDURE_INVALID_ARGUMENT, "%s: %s %d is unknown", function, what, value);
@@ -150,7 +149,9 @@ perdure_status to_types(const char* function, const perdure_map_options& in, Map
 
 perdure_status to_options(const char* function, const perdure_map_options& in,
                           MapOptions& out) noexcept {
-  if (in.engine < 0 || in.engine >= kEngines) return unknown(function, "engine", in.engine);
+  if (in.engine != PERDURE_ENGINE_DEFAULT && perdure_engine_name(in.engine) == nullptr) {
+    return unknown(function, "engine", in.engine);
+  }
   if (in.mode < 0 || in.mode >= kModes) return unknown(function, "mode", in.mode);
   if ((in.flags & ~(PERDURE_MAP_NO_SHRINK | PERDURE_MAP_PARTITION_BIT)) != 0 || in.reserved != 0) {
     return unknown_flags(function, in.flags);

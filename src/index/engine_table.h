@@ -15,7 +15,7 @@ namespace perdure {
 
 struct EngineRow {
   Engine engine;
-  std::string_view name;  // the name of its enumerator, which the command line prints and takes
+  std::string_view name;  // a literal: the name of its enumerator
   std::uint8_t version;   // of its format on media
   bool ordered;           // implements detail::OrderedIndex
   bool versioned;         // implements detail::VersionedIndex

@@ -11,6 +11,7 @@ import unittest
 ROOT = pathlib.Path(os.environ.get("PERDURE_SOURCE_DIR",
                                    pathlib.Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(ROOT / "scripts"))
+from engines import ENGINES  # noqa: E402
 from reporting import page, papers, plan, power, results, tables  # noqa: E402
 
 MACHINE = {"processor": "P", "processors": 2, "memory_gib": 1, "kernel": "6", "compiler": "g++ 12",
@@ -224,6 +225,9 @@ class Papers(unittest.TestCase):
 
 
 class Plan(unittest.TestCase):
+    def test_has_every_engine(self):
+        self.assertEqual(sorted(plan.ENGINES), sorted(ENGINES))
+
     def test_names_only_what_the_programs_know(self):
         compare = (ROOT / "bench/compare/main.cc").read_text()
         work = (ROOT / "bench/workloads/work.cc").read_text()

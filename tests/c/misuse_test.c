@@ -355,8 +355,10 @@ static void structs(perdure_pool* pool) {
   WITH(options.background_threads, -2, "background_threads -2", OPEN);
   WITH(options.max_size, 1000, "max_size", OPEN);
 #define MAP perdure_map_open(pool, "never", &how, &other)
-  how.engine = (perdure_engine)7;
-  INVALID("engine 7", MAP);
+  how.engine = (perdure_engine)99;
+  INVALID("engine 99", MAP);
+  how.engine = (perdure_engine)-1;
+  INVALID("engine -1", MAP);
   how.engine = PERDURE_ENGINE_DEFAULT;
   how.mode = (perdure_open_mode)9;
   INVALID("mode 9", MAP);

@@ -6,11 +6,15 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "scripts"))
+from engines import ENGINES  # noqa: E402, F401: for the tests
+
 CLI = os.environ.get("PERDURE_CLI", str(ROOT / "build/release/perdure"))
 DONE, NEGATIVE, USAGE, FAILURE, BUSY, LOST = 0, 1, 2, 3, 4, 5
 COMMANDS = ("create", "resize", "remove", "info", "list", "drop", "sync", "compact", "check", "put",

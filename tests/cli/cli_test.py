@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import unittest
 
-from cli_case import BUSY, CLI, COMMANDS, DONE, FAILURE, NEGATIVE, USAGE, CliTest, tsv
+from cli_case import BUSY, CLI, COMMANDS, DONE, ENGINES, FAILURE, NEGATIVE, USAGE, CliTest, tsv
 
 
 class CommandsTest(CliTest):
@@ -632,7 +632,7 @@ class BenchTest(CliTest):
 
     def test_dependent_operations(self):
         workload = "load,insert,read,read_batch,read_missing,update,read,delete"
-        for engine in ("phast", "level", "clevel", "as", "pskiplist"):
+        for engine in ENGINES:
             for options in ((), ("--threads", "2", "--key", "string:20", "--value", "string:30")):
                 with self.subTest(engine=engine, options=options):
                     result = self.bench("--engine", engine, "--operations", "1K", "--dependent",

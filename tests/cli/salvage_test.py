@@ -5,9 +5,9 @@ import random
 import shutil
 import unittest
 
-from cli_case import CLI, DONE, FAILURE, LOST, NEGATIVE, SMALL, USAGE, CliTest, shell, tsv
+from cli_case import (CLI, DONE, ENGINES, FAILURE, LOST, NEGATIVE, SMALL, USAGE, CliTest, shell,
+                      tsv)
 
-ENGINES = ("phast", "level", "clevel", "as", "ascs", "pskiplist")
 MAGICS = {"phast": b".PHAST0", "level": b"LEVEL0", "clevel": b"CLEVEL0", "as": b"SKIPLIST",
           "ascs": b"SKIPLIST", "pskiplist": b"PSKPSL0"}  # of the map's root block
 ENTRIES = {b"key:%05d" % i: b"value of %05d" % i for i in range(4000)}

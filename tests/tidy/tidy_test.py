@@ -273,6 +273,29 @@ def tests_declare(tree):
     return complaints
 
 
+def engines_are_listed(tree):
+    """Texts that list the engines by hand: one that has all but one of engines.def lacks it."""
+    table = tree.files.get("src/index/engines.def")
+    if table is None:
+        return []
+    engines = re.findall(r"(?m)^PERDURE_ENGINE\((\w+)\)$", table)
+    one = rf"\b(?:{'|'.join(engines)})\b"
+    several = re.compile(rf"{one}(?:(?:[^\w.;]|\b(?:or|and)\b){{1,40}}{one})+")
+    complaints = []
+    for path, text in tree.named(*SOURCES, "*.md"):
+        for m in several.finditer(text):
+            missing = set(engines) - set(re.findall(one, m[0]))
+            if len(missing) == 1 and path != "CHANGELOG.md":
+                complaints.append(f"{path}:{line_of(text, m.start())}: a list of all engines but "
+                                  f"{missing.pop()}; add it, or read src/index/engines.def")
+    options = tree.files["include/perdure/options.h"]
+    for name, number in re.findall(r"(?m)^  (\w+) = (\d+),", options):
+        wanted = f"PERDURE_ENGINE_{name.upper()} = {number}"
+        if name in engines and not re.search(rf"\b{wanted}\b", tree.files["include/perdure/c.h"]):
+            complaints.append(f"include/perdure/c.h:1: no {wanted}; add it to perdure_engine")
+    return complaints
+
+
 # ---- text ---------------------------------------------------------------------------------------
 
 SOURCES = ("*.c", "*.cc", "*.h", "*.java", "*.py", "*.sh", "*.cmake", "CMakeLists.txt", "Makefile")
@@ -401,13 +424,19 @@ def reading_paths_are_true(tree):
 
 RULES = [layering, persistence_only_in_platform, concurrency_only_in_platform,
          layout_sizes_asserted, persist_sites_are_named, sites_of_files_are_broken, tests_declare,
-         files_are_short, functions_are_short, lines_are_short, nothing_is_unfinished,
-         no_machine_paths, headers_have_a_guard, links_resolve, documents_are_listed,
-         reading_paths_are_true]
+         engines_are_listed, files_are_short, functions_are_short, lines_are_short,
+         nothing_is_unfinished, no_machine_paths, headers_have_a_guard, links_resolve,
+         documents_are_listed, reading_paths_are_true]
 
 # ---- planted mistakes ---------------------------------------------------------------------------
 
 HEADER = "#pragma once\n"
+ENGINES = {
+    "src/index/engines.def": "".join(f"PERDURE_ENGINE({name})\n" for name in ("ab", "cd", "ef")),
+    "include/perdure/options.h": HEADER + "  ab = 1,  // a\n  cd = 2,\n  ef = 3,\n",
+    "include/perdure/c.h": HEADER + "PERDURE_ENGINE_AB = 1, PERDURE_ENGINE_CD = 2,\n"
+                           "PERDURE_ENGINE_EF = 3\n",
+}
 
 # (rule, files, the place that the complaint must name)
 PLANTED = [
@@ -478,6 +507,11 @@ PLANTED = [
      "tests/pool/a_test.cc:1"),
     (tests_declare, {"tests/pool/a_test.cc": "// Pools.\n// test: cross\n"},
      "tests/pool/a_test.cc:2"),
+    (engines_are_listed, ENGINES | {"tools/a.cc": '\nauto names = {"ab", "cd"};\n'},
+     "tools/a.cc:2"),
+    (engines_are_listed, ENGINES | {"README.md": "`cd` or `ef`\n"}, "README.md:1"),
+    (engines_are_listed, ENGINES | {"include/perdure/c.h": "PERDURE_ENGINE_CD = 2\n"},
+     "include/perdure/c.h:1"),
     (files_are_short, {"src/pool/a.cc": "\n" * (MAX_FILE + 1)}, f"src/pool/a.cc:{MAX_FILE + 1}"),
     (files_are_short, {"tests/unit/a.cc": "\n" * (MAX_TEST_FILE + 1)},
      f"tests/unit/a.cc:{MAX_TEST_FILE + 1}"),
@@ -503,12 +537,12 @@ PLANTED = [
 ]
 
 # Text that a careless rule would reject.
-CLEAN = {
+CLEAN = ENGINES | {
     "README.md": "[a](docs/a.md), [site](https://example.org/x), [folder](src/pool), [top](#top)\n"
                  "```\n[not a link](nowhere.md)\n```\n",
     "docs/a.md": "# a\n[back](../README.md)\n",
     "docs/b/c.md": "[a](../a.md)\n",
-    "docs/index.md": "[c](b/c.md)\n",
+    "docs/index.md": "[c](b/c.md): ab, cd or ef. Not cd. Only ef.\n",
     "CHANGELOG.md": "[index](docs/index.md)\n",
     "include/perdure/a.h": HEADER,
     "src/platform/platform.h": HEADER + 'std::atomic<int> a; _mm_sfence(); asm("clwb"); '
