@@ -210,7 +210,7 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
     if (!next) return fail(std::move(next.error()));
     if (!set_link(*found->link, *next, "chain.link.erase"_site)) return fail(StatusCode::poisoned);
     context_.heap.retire(found->node, "chain.erase.free"_site);
-    return true;
+    return Base::went();
   }
   Expected<void> for_each(FunctionRef<bool(std::span<const detail::Entry>)> visit) override {
     EpochGuard<P> guard(context_.epochs);
@@ -324,7 +324,7 @@ class Chain final : public MapEngine<Traits<P, ByteKeys, void>, layout::Root, Ch
                               : set_link(links()[bucket], *node, "chain.link.write"_site);
     if (!linked) return fail(StatusCode::poisoned);
     if (there) context_.heap.retire(found->node, "chain.replace.free"_site);
-    return !Base::adds(kMode) || !there;
+    return !Base::adds(kMode) || (!there && Base::came());
   }
   static std::size_t node_bytes(std::string_view key, std::string_view value) {
     return offsetof(Node, record) + RecordView::bytes_needed(key, {.bytes = value});
