@@ -144,7 +144,7 @@ lin: build-release setup-go  ## check recorded runs of ENGINE for linearizabilit
 	@scripts/lin.sh --engine $(ENGINE)
 
 mutants: build-release  ## break what ENGINE relies on, one thing at a time; a test must notice it
-	@build/release/testing/perdure-mutants --engine $(ENGINE)
+	@build/release/perdure-guard mutants --engine $(ENGINE)
 
 faults: build-release  ## count failed calls and flipped bits that ENGINE survives
 	@scripts/faults.sh --engine $(ENGINE)

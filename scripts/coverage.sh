@@ -53,7 +53,7 @@ if [ "$mode" != nightly ]; then
   exit $status
 fi
 figures tests_ 0 2>"$out/without_mutants.txt" || status=1
-"$build/testing/perdure-mutants" --engine "$engine" --only skip_ >"$out/mutants.log" 2>&1 ||
+"$build/perdure-guard" mutants --engine "$engine" --only skip_ >"$out/mutants.log" 2>&1 ||
   { tail -20 "$out/mutants.log" >&2; status=1; }
 figures "" 95 || status=1
 exit $status

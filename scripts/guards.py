@@ -24,6 +24,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RELEASE = "build/release"
+GUARD = RELEASE + "/perdure-guard"
 
 # (comparison, bar in figures, bar in nightly). A bar that is a text names another figure. None: the
 # figure is only printed.
@@ -60,7 +61,7 @@ def of_parts(bars: dict[str, Bar]) -> dict[str, Bar]:
 
 # {E} is the engine, {M} is figures or nightly. A new engine needs no change here.
 MACHINES = [
-    Machine("explore", RELEASE + "/testing/perdure-explore --engine {E} --preset {M}", (6, 38),
+    Machine("explore", GUARD + " explore --engine {E} --preset {M}", (6, 38),
             of_parts({
                 "crash_images": (">=", 20_000, 1_000_000),
                 "second_crash_images": (">=", 5_000, 100_000),
@@ -74,7 +75,7 @@ MACHINES = [
                 "sites_crossed": ("==", "sites", "sites"),
                 "canary_seconds": CANARY,
             })),
-    Machine("interleave", RELEASE + "/perdure-interleave --engine {E} --preset {M}", (6, 15), {
+    Machine("interleave", GUARD + " interleave --engine {E} --preset {M}", (6, 15), {
         "pct_schedules_min": (">=", 25_000, 25_000),
         "exhaustive_scenarios": (">=", 1, 1),
         "schedule_truncated_epochs": SHOWN,
@@ -87,7 +88,7 @@ MACHINES = [
         "relacy.planted_seen": ("==", "relacy.planted", "relacy.planted"),
         "relacy.canary_seconds": CANARY,
     }, {"PERDURE_RELACY_ITERATIONS": "200000"}),
-    Machine("mutants", RELEASE + "/testing/perdure-mutants --engine {E} --preset {M}", (6, 25), {
+    Machine("mutants", GUARD + " mutants --engine {E} --preset {M}", (6, 25), {
         "mutants": (">=", 100, 100),
         "mutants_killed": (">=", 100, 100),
         "mutants_argued": SHOWN,
@@ -98,7 +99,7 @@ MACHINES = [
         "historical_bugs_killed": ("==", "historical_bugs", "historical_bugs"),
         "mutants_canary_seconds": CANARY,
     }),
-    Machine("torture", RELEASE + "/perdure-torture --engine {E} --preset {M}", (4, 30), {
+    Machine("torture", GUARD + " torture --engine {E} --preset {M}", (4, 30), {
         "lossy_kills": (">=", 500, 10_000),
         "ext4_kills": (">=", 200, 2_000),
         "plain_kills": SHOWN,

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Linearizability. Records concurrent and killed runs (perdure-lin), and porcupine judges them.
+# Linearizability. perdure-guard lin records concurrent and killed runs, and porcupine judges them.
 # First come planted bugs, which the checker must find. Histories that are not linearizable stay in
 # build/lin, with an HTML drawing. Prints name=value lines. Exit status 0: every history is
 # linearizable and every planted bug was found.
@@ -23,9 +23,9 @@ histories=$1
 crashes=${2:-1000}
 seed=${3:-1}
 batch=50  # histories on disk at a time, 3 MB each
-recorder=${PERDURE_LIN:-build/release/perdure-lin}
-[ -x "$recorder" ] ||
-  { echo "lin: $recorder is missing; run make build-release first" >&2; exit 2; }
+guard=${PERDURE_GUARD:-build/release/perdure-guard}
+[ -x "$guard" ] ||
+  { echo "lin: $guard is missing; run make build-release first" >&2; exit 2; }
 command -v go >/dev/null || { echo "lin: go is missing; run make setup-go first" >&2; exit 2; }
 out=$PWD/build/lin
 checker=$out/porcupine
@@ -49,7 +49,7 @@ canary() {
   shift
   rm -rf "$folder"/*
   # Recovery itself may notice a mutant. The recorder reports such crashed runs as failed.
-  "$recorder" --engine "$engine" --seed "$seed" --out "$folder" --pool "$folder" "$@" \
+  "$guard" lin --engine "$engine" --seed "$seed" --out "$folder" --pool "$folder" "$@" \
     >"$folder/log" || true
   report=$("$checker" -expect "$expected" "$folder"/*.lin) || status=1
   local refused
@@ -64,12 +64,12 @@ canary() {
     awk '{s = $3 - $2; printf "%.1f", (s > $1 ? s : $1)}')
 }
 slowest=0
-for bug in $("$recorder" --engine "$engine" --canaries); do
+for bug in $("$guard" lin --engine "$engine" --canaries); do
   canary illegal --histories 16 --canary $bug
 done
 while read -ra planted; do
   canary some --crashes 40 "${planted[@]}"
-done <<<"$("$recorder" --engine "$engine" --planted)"
+done <<<"$("$guard" lin --engine "$engine" --planted)"
 echo "$engine.lin_canary_seconds=$slowest"
 
 wrong=0    # unknown ones included
@@ -95,7 +95,7 @@ judge() {
 # record COUNT-FLAG COUNT SEED: records and judges one batch. Its totals are in $line.
 record() {
   rm -rf "$folder"/*
-  "$recorder" --engine "$engine" "$1" "$2" --seed "$3" --out "$folder" --pool "$folder" \
+  "$guard" lin --engine "$engine" "$1" "$2" --seed "$3" --out "$folder" --pool "$folder" \
     >"$folder/log" ||
     { failed=1; cat "$folder/log"; }
   line=$(tail -n 1 "$folder/log")

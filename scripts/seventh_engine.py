@@ -86,9 +86,8 @@ def targets(quick):
     tests = [f"engines_{path.stem}" for path in (ROOT / "tests" / "engines").glob("*_test.cc")]
     fuzz = [f"fuzz_{path.stem.removesuffix('_target')}_replay"
             for path in (ROOT / "fuzz").glob("*_target.cc")]
-    guards = [f"perdure_{name}" for name in ("explore", "interleave", "torture", "mutants")]
     return ["perdure_cli", "perdure_costs", "c_ranges_test", *tests, *fuzz,
-            *([] if quick else guards)]
+            *([] if quick else ["perdure_guard"])]
 
 
 def main():
@@ -111,7 +110,7 @@ def main():
         run("make", "python")
         run("build/venv/bin/python", "-m", "pytest", "-k", NAME,
             env=os.environ | {"PYTHONPATH": "build/release/python"})
-        run("build/release/testing/perdure-mutants", "--engine", NAME)
+        run("build/release/perdure-guard", "mutants", "--engine", NAME)
         run("make", "build-fuzz")
         run("scripts/guards.py", "figures", "--engine", NAME, "--only", GUARDS)
     print(f"{NAME}: everything passed")

@@ -182,11 +182,9 @@ SubjectFactory synthetic(const SyntheticRules& rules = {}, SimMedium medium = Si
 
 }  // namespace
 
-const char* preset_name(Preset preset) { return kPresets[static_cast<int>(preset)]; }
-
 std::optional<Preset> parse_preset(std::string_view name) {
   for (const Preset preset : {Preset::fast, Preset::figures, Preset::nightly}) {
-    if (name == preset_name(preset)) return preset;
+    if (name == kPresets[static_cast<int>(preset)]) return preset;
   }
   return std::nullopt;
 }

@@ -1,4 +1,4 @@
-// The explorations of perdure-explore: of the heap, the pool, and an engine.
+// The explorations of perdure-guard explore: of the heap, the pool, and an engine.
 //
 // A part is one of these. The factories below make its explorations from the preset. An engine
 // (engine_list.h) provides its subjects, its directed workloads and its interleavings.
@@ -19,7 +19,6 @@ enum class Preset : std::uint8_t {
   figures,  // the bars of one change
   nightly,  // the bars of a night
 };
-const char* preset_name(Preset preset);
 std::optional<Preset> parse_preset(std::string_view name);
 
 // Several workloads of one subject. `options` has no name and no seed yet.

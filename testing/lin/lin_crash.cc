@@ -11,10 +11,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 #include <thread>
 #include <vector>
 
+#include "testing/crash/children.h"
 #include "testing/crash/subject.h"
 #include "testing/lin/lin_runner.h"
 #include "testing/sim/sites.h"
@@ -306,10 +306,7 @@ class CrashRun {
         open_(open),
         random_(options.torture.seed),
         file_(options.torture.path + "/lin-" + std::to_string(getpid()) + ".perdure") {
-    void* p =
-        mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) std::abort();
-    shared_ = new (p) Shared{};
+    shared_ = shared_array<Shared>(1);
   }
   ~CrashRun() {
     munmap(static_cast<void*>(shared_), sizeof(Shared));

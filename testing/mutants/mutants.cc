@@ -2,18 +2,16 @@
 
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
-#include <new>
 #include <sstream>
+
+#include "testing/crash/children.h"
 
 namespace perdure::testing {
 
@@ -27,18 +25,6 @@ constexpr unsigned kTrialPatience = 1200;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// Memory that children share with their parent, for the life of the program.
-template <class T>
-T* shared_array(std::size_t n) {
-  void* p = mmap(nullptr, std::max<std::size_t>(n, 1) * sizeof(T), PROT_READ | PROT_WRITE,
-                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (p == MAP_FAILED) {
-    std::fprintf(stderr, "mutants: cannot map memory\n");
-    std::exit(2);
-  }
-  return new (p) T[n]{};
 }
 
 // Hides the output of a failing mutant, unless PERDURE_VERBOSE is set.
@@ -58,32 +44,6 @@ void limit_time() {
   const rlimit limit{end, RLIM_INFINITY};
   setrlimit(RLIMIT_CPU, &limit);
   alarm(kTrialPatience);
-}
-
-// Runs body(i) in a child for each i < n, `jobs` at a time. Calls ended(i, ok), where ok says
-// whether body(i) returned true.
-template <class Body, class Ended>
-void in_children(std::size_t n, unsigned jobs, const Body& body, const Ended& ended) {
-  std::map<pid_t, std::size_t> running;
-  for (std::size_t next = 0; next < n || !running.empty();) {
-    if (next < n && running.size() < jobs) {
-      std::fflush(nullptr);
-      const pid_t child = fork();
-      if (child == 0) _exit(body(next) ? 0 : 1);
-      if (child > 0) running[child] = next;
-      if (child < 0) ended(next, false);
-      ++next;
-      continue;
-    }
-    int status = 0;
-    const pid_t child = waitpid(-1, &status, 0);
-    if (child < 0 && errno == EINTR) continue;
-    const auto found = running.find(child);
-    if (found == running.end()) continue;
-    const std::size_t i = found->second;
-    running.erase(found);
-    ended(i, WIFEXITED(status) && WEXITSTATUS(status) == 0);
-  }
 }
 
 struct Counted {

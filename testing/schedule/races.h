@@ -1,5 +1,5 @@
-// Races: scenarios of two or three threads that tests and perdure-interleave run under every kind
-// of schedule. Each name begins with its hazards (docs/design/hazards.md).
+// Races: scenarios of two or three threads that tests and perdure-guard run under every kind of
+// schedule. Each name begins with its hazards (docs/design/hazards.md).
 #pragma once
 
 #include <set>

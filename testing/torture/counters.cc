@@ -15,10 +15,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 #include <thread>
 #include <vector>
 
+#include "testing/crash/children.h"
 #include "testing/crash/subject.h"
 #include "testing/torture/kill_point.h"
 #include "testing/torture/torture_log.h"
@@ -215,10 +215,7 @@ class Counters {
         torn_(torn),
         random_(options.seed),
         file_(options.path + "/counters-" + std::to_string(getpid()) + ".perdure") {
-    void* p =
-        mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) std::abort();
-    shared_ = new (p) Shared{};
+    shared_ = shared_array<Shared>(1);
   }
   ~Counters() {
     munmap(static_cast<void*>(shared_), sizeof(Shared));

@@ -1,4 +1,4 @@
-// The runs of perdure-torture: one pool's life, or a preset's matrix of lives, after planted bugs.
+// The runs of perdure-guard torture: one pool's life, or a preset's matrix, after planted bugs.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // test: explores, starts first
 // Every engine of the testers' list under the crash explorer: random workloads at every crash
-// point, and the explorations of perdure-explore at a part of the points. Tests for a hazard of one
+// point, and the explorations of perdure-guard at a part of the points. Tests for a hazard of one
 // engine are with that engine's tests.
 #include <gtest/gtest.h>
 
@@ -98,7 +98,7 @@ TEST_P(RandomCrash, G11_SecondCrashInsideRecovery) {
   EXPECT_GE(report.second_images, at_least(5 * report.operations));
 }
 
-// --- the explorations of perdure-explore ---
+// --- the explorations of perdure-guard ---
 
 constexpr std::uint32_t kPointsIn = 25;  // one in this many crash points
 

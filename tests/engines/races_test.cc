@@ -1,6 +1,6 @@
 // test: explores
 // Every engine's races: all schedules with one preemption, a part of those with two, and with three
-// threads some under random priorities. perdure-interleave runs them all. They reach what they are
+// threads some under random priorities. perdure-guard runs them all. They reach what they are
 // about.
 #include "testing/schedule/races.h"
 

@@ -1,5 +1,5 @@
 // test: explores
-// The workers of perdure-explore: their reports arrive, and a worker that dies is a violation.
+// The workers of perdure-guard: their reports arrive, and a worker that dies is a violation.
 #include "testing/crash/explore_runner.h"
 
 #include <gtest/gtest.h>

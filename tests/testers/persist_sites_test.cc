@@ -1,7 +1,7 @@
 // test: explores, starts first
 // A crash explorer that passes without a write-back proves nothing. Every run removes the
-// write-back of a few sites of pool, heap and each engine; each must be noticed. perdure-mutants
-// does so for all sites.
+// write-back of a few sites of pool, heap and each engine; each must be noticed. perdure-guard
+// mutants does so for all sites.
 #include <gtest/gtest.h>
 
 #include <cstdio>

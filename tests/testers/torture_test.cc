@@ -1,5 +1,5 @@
 // test: explores
-// Real processes and real kills. For more of them: build/release/perdure-torture.
+// Real processes and real kills. For more of them: build/release/perdure-guard torture.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -331,7 +331,7 @@ RULES = [anchors_exist, named_files_exist, named_tests_exist, named_targets_exis
          named_programs_exist, commands_are_listed, named_options_exist, named_statuses_exist]
 
 PRESETS = {"CMakePresets.json": '{"name": "release"}',
-           "CMakeLists.txt": "set(OUTPUT_NAME perdure-lin)\nset(OUTPUT_NAME perdure-paper-${n})\n"
+           "CMakeLists.txt": "set(OUTPUT_NAME perdure-guard)\nset(OUTPUT_NAME perdure-paper-${n})\n"
                              "f(hash)\n"}
 TOOLS = {"tools/a.cc": 'app.add_subcommand("get", "help");\n'
                        'c->add_flag("--deep", a, "as --shallow");\n',
@@ -369,8 +369,8 @@ PLANTED = [
     (named_programs_exist, PRESETS | {"a.md": "`ctest --preset debug -R a`\n"}, "a.md:1"),
     (named_programs_exist, PRESETS | {"a.md": "`cmake --preset a && cmake --preset release`\n"},
      "a.md:1"),
-    (named_programs_exist, PRESETS | {"a.md": "`build/debug/perdure-lin`\n"}, "a.md:1"),
-    (named_programs_exist, PRESETS | {"a.md": "\nbuild/release/perdure-line\n"}, "a.md:2"),
+    (named_programs_exist, PRESETS | {"a.md": "`build/debug/perdure-guard`\n"}, "a.md:1"),
+    (named_programs_exist, PRESETS | {"a.md": "\nbuild/release/perdure-gard\n"}, "a.md:2"),
     (named_programs_exist, PRESETS | {"a.md": "build/release/perdure-paper-tree x\n"}, "a.md:1"),
     (commands_are_listed, TOOLS | {GUIDE: TABLE + "| `get PATH` | |\n| `put PATH` | |\n"},
      GUIDE + ":6"),
@@ -412,7 +412,7 @@ CLEAN = {
     GUIDE: TABLE + "| `get PATH [--deep]` | reads |\n\n"
            "| Code | When |\n|---|---|\n| `ok` | |\n| `busy` from `sync` | |\n\n"
            "```sh\nperdure get --deep F --json | gzip --best   # --none\nperdure bench --seed 1\n"
-           "cmake --preset release && build/release/perdure-lin --help\n```\n"
+           "cmake --preset release && build/release/perdure-guard --help\n```\n"
            "`perdure get F -- --key`, `scripts/a.py --only`, `install perdure --other`, "
            "`--seed N`, `build/release/perdure-paper-hash`, `perdure COMMAND --help`, "
            "`StatusCode::busy`\n"

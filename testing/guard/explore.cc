@@ -1,59 +1,28 @@
-// perdure-explore: crashes heap, pool and an engine at every point, and judges every result. Prints
-// one name=value line per figure; see docs/design/testing.md.
-#include <getopt.h>
+// perdure-guard explore: prints one name=value line per figure; see docs/design/testing.md.
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string>
-#include <thread>
+#include <vector>
 
 #include "testing/crash/explore_runner.h"
 #include "testing/crash/explored.h"
 #include "testing/crash/heap_scenarios.h"
 #include "testing/engines/engine_list.h"
+#include "testing/guard/guard.h"
 #include "testing/sim/sites.h"
 
 namespace perdure::testing {
 namespace {
 
-constexpr const char* kUsage =
-    "perdure-explore [--engine NAME] [--part heap,pool,engine] [--preset fast|figures|nightly]\n"
-    "                [--seed N] [--jobs N] [--only TEXT] [--mutant SITE:op] [--list]\n"
-    "                [--replay NAME:SEED:PATH]\n"
-    "Explores the crashes of heap, pool and the engine (default: phast) and prints figures. Exit\n"
-    "status 0: no violation, no leak, a crash crossed every site, the planted bug was noticed,\n"
-    "and there are as many images as the preset requires; 1: otherwise; 2: wrong arguments.\n"
-    "  --part     explores only these parts; default: all three\n"
-    "  --preset   fast (default): about half a minute; figures: for each part 20,000 images and\n"
-    "             5,000 after a second crash, in minutes; nightly: 1,000,000 and 100,000\n"
-    "  --seed     seed of the first round of random workloads; default 1\n"
-    "  --jobs     worker processes; default: one per processor\n"
-    "  --only     runs explorations whose name contains TEXT once, without required numbers\n"
-    "  --mutant   breaks this write-back or fence; the run must fail\n"
-    "  --list     lists the names of the explorations\n"
-    "  --replay   judges one image, given as in the line that a failure prints; so does\n"
-    "             PERDURE_REPLAY in the environment\n";
-
-[[noreturn]] void usage(const std::string& what) {
-  std::fprintf(stderr, "%s\n%s", what.c_str(), kUsage);
-  std::exit(2);
-}
-
-struct Options {
-  std::string engine = "phast";
+struct Options : Arguments {
   std::string parts = "heap,pool,engine";
-  Preset preset = Preset::fast;
-  std::uint64_t seed = 1;
-  std::size_t jobs = std::max(1U, std::thread::hardware_concurrency());
-  std::string only;
-  std::string mutant;
   std::string replay;
-  bool list = false;
+
+  Preset depth() const { return *parse_preset(preset); }
 };
 
 struct Part {
@@ -81,36 +50,32 @@ Bars bars_of(Preset preset) {
 constexpr double kCanarySeconds = 10;
 
 std::string full_name(const Options& options, const Part& part, const std::string& name) {
-  return std::string(preset_name(options.preset)) + "." + part.name + "." + name;
+  return options.preset + "." + part.name + "." + name;
 }
 
 std::vector<Part> parts_of(const Options& options) {
   const EngineUnderTest* engine = find_engine_under_test(options.engine);
-  if (engine == nullptr) usage("no such engine: " + options.engine);
   std::vector<Part> parts;
-  for (std::size_t begin = 0; begin <= options.parts.size();) {
-    const std::size_t end = std::min(options.parts.find(',', begin), options.parts.size());
-    const std::string name = options.parts.substr(begin, end - begin);
-    begin = end + 1;
+  for (const std::string& name : split(options.parts, ',')) {
     if (name == "heap") {
       parts.push_back({.name = "heap",
                        .sites = {"heap.", "reclaim."},
-                       .explorations = heap_explorations(options.preset),
+                       .explorations = heap_explorations(options.depth()),
                        .scenarios = true,
                        .canaries = heap_canaries()});
     } else if (name == "pool") {
       parts.push_back({.name = "pool",
                        .sites = {"pool.", "storage."},
-                       .explorations = pool_explorations(*engine, options.preset),
+                       .explorations = pool_explorations(*engine, options.depth()),
                        .canaries = pool_canaries(*engine)});
     } else if (name == "engine") {
       parts.push_back({.name = engine->name(),
                        .sites = {engine->name() + "."},
-                       .explorations = engine_explorations(*engine, options.preset),
+                       .explorations = engine_explorations(*engine, options.depth()),
                        .interleavings = engine->interleavings(),
                        .canaries = engine_canaries(*engine)});
     } else {
-      usage("no such part: " + name);
+      wrong("no such part: " + name);
     }
   }
   return parts;
@@ -237,7 +202,7 @@ class Jobs {
     return {name, part, [&e, name, seed] { return run_exploration(e, name, seed); }};
   }
   double reached(std::size_t part) const {
-    const Bars bars = bars_of(options_.preset);
+    const Bars bars = bars_of(options_.depth());
     const PartReport& report = parts_[part].report;
     if (report.violations != 0) return 1;  // the verdict is known
     return std::min(
@@ -268,11 +233,10 @@ class Jobs {
 int replay(const Options& options, std::vector<Part>& parts) {
   const std::size_t colon = options.replay.find(':');
   const std::size_t second = options.replay.find(':', colon + 1);
-  if (colon == std::string::npos || second == std::string::npos) usage("not NAME:SEED:PATH");
+  if (colon == std::string::npos || second == std::string::npos) wrong("not NAME:SEED:PATH");
   Options of_name = options;
-  const auto preset = parse_preset(options.replay.substr(0, options.replay.find('.')));
-  if (!preset) usage("no such exploration: " + options.replay);
-  of_name.preset = *preset;
+  of_name.preset = options.replay.substr(0, options.replay.find('.'));
+  if (!parse_preset(of_name.preset)) wrong("no such exploration: " + options.replay);
   of_name.seed = std::strtoull(options.replay.c_str() + colon + 1, nullptr, 10);
   parts = parts_of(of_name);
   setenv("PERDURE_REPLAY", options.replay.c_str(), 1);
@@ -283,10 +247,10 @@ int replay(const Options& options, std::vector<Part>& parts) {
     std::printf("%s: %llu images judged, %llu violations\n", job.name.c_str(),
                 static_cast<unsigned long long>(report.verdicts),
                 static_cast<unsigned long long>(report.violations));
-    if (report.verdicts == 0 && report.ok()) usage("no image has this path");
+    if (report.verdicts == 0 && report.ok()) wrong("no image has this path");
     return report.ok() ? 0 : 1;
   }
-  usage("no such exploration: " + options.replay);
+  wrong("no such exploration: " + options.replay);
 }
 
 void print(const Part& part, const char* figure, std::uint64_t value) {
@@ -314,7 +278,7 @@ bool print_figures(const Options& options, const std::vector<Part>& parts) {
   for (const Part& part : parts) {
     crossed.insert(part.report.sites_crossed.begin(), part.report.sites_crossed.end());
   }
-  const Bars bars = bars_of(options.preset);
+  const Bars bars = bars_of(options.depth());
   bool good = true;
   for (const Part& part : parts) {
     const PartReport& report = part.report;
@@ -357,11 +321,8 @@ bool print_figures(const Options& options, const std::vector<Part>& parts) {
 int run(const Options& options, std::vector<Part>& parts) {
   for (Part& part : parts) {
     for (const PlantedMutant& canary : part.canaries) {
-      if (!is_red(options, part, canary)) return 1;
+      if (options.mutant.empty() && !is_red(options, part, canary)) return 1;
     }
-  }
-  if (!options.mutant.empty() && !set_mutant(options.mutant)) {
-    usage("no such mutant: " + options.mutant);
   }
   Jobs jobs(options, parts);
   {
@@ -378,69 +339,47 @@ int run(const Options& options, std::vector<Part>& parts) {
   return print_figures(options, parts) ? 0 : 1;
 }
 
-Options parse(int argc, char** argv) {
-  static constexpr option kLong[] = {
-      {"engine", 1, nullptr, 'e'}, {"part", 1, nullptr, 'p'},   {"preset", 1, nullptr, 'P'},
-      {"seed", 1, nullptr, 's'},   {"jobs", 1, nullptr, 'j'},   {"only", 1, nullptr, 'o'},
-      {"mutant", 1, nullptr, 'm'}, {"replay", 1, nullptr, 'r'}, {"list", 0, nullptr, 'l'},
-      {"help", 0, nullptr, 'h'},   {nullptr, 0, nullptr, 0}};
-  const auto number = [](const char* text, std::uint64_t least) {
-    char* end = nullptr;
-    errno = 0;
-    const std::uint64_t value = std::strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end != '\0' || errno != 0 || value < least) {
-      usage(std::string("not a number: ") + text);
-    }
-    return value;
-  };
-  Options options;
-  if (const char* line = std::getenv("PERDURE_REPLAY"); line != nullptr) options.replay = line;
-  for (int c = 0; (c = getopt_long(argc, argv, "", kLong, nullptr)) != -1;) {
-    if (c == 'e') options.engine = optarg;
-    if (c == 'p') options.parts = optarg;
-    if (c == 's') options.seed = number(optarg, 0);
-    if (c == 'j') options.jobs = number(optarg, 1);
-    if (c == 'o') options.only = optarg;
-    if (c == 'm') options.mutant = optarg;
-    if (c == 'r') options.replay = optarg;
-    if (c == 'l') options.list = true;
-    if (c == 'P') {
-      const auto preset = parse_preset(optarg);
-      if (!preset) usage(std::string("no such preset: ") + optarg);
-      options.preset = *preset;
-    }
-    if (c == 'h') {
-      std::printf("%s", kUsage);
-      std::exit(0);
-    }
-    if (c == '?') usage("unknown option");
-  }
-  if (optind != argc) usage(std::string("unexpected argument ") + argv[optind]);
-  return options;
-}
-
-}  // namespace
-}  // namespace perdure::testing
-
-int main(int argc, char** argv) {
-  using namespace perdure::testing;
-  const Options options = parse(argc, argv);
+int explore(Options& options) {
+  const char* line = std::getenv("PERDURE_REPLAY");
+  if (line != nullptr && options.replay.empty()) options.replay = line;
   std::vector<Part> parts = parts_of(options);
-  // The program in a replay line, which also needs the engine and the mutant.
-  static std::string command;
-  command = std::string(argv[0]) + " --engine " + options.engine;
-  if (!options.mutant.empty()) command += " --mutant " + options.mutant;
-  program_invocation_name = command.data();
   if (options.list) {
     const Jobs jobs(options, parts);
     for (const Job& job : jobs.first()) std::printf("%s\n", job.name.c_str());
     return 0;
   }
-  if (!options.replay.empty()) {
-    if (!options.mutant.empty() && !set_mutant(options.mutant)) {
-      usage("no such mutant: " + options.mutant);
-    }
-    return replay(options, parts);
-  }
-  return run(options, parts);
+  if (options.replay.empty()) return run(options, parts);
+  return replay(options, parts);
 }
+
+}  // namespace
+
+Command explore_command() {
+  static Options options;
+  options.preset = "fast";
+  return {
+      .name = "explore",
+      .summary = "crashes heap, pool and an engine at every point, and judges every image",
+      .details =
+          "Prints figures. A leak, a site that no crash crossed, and fewer images than the preset\n"
+          "requires are wrong, too. PERDURE_REPLAY in the environment does what --replay does.\n",
+      .options =
+          {engine_option(options.engine),
+           text("--part", "PART[,PART]", options.parts, "of heap, pool, engine; default: all"),
+           choice("--preset", "fast|figures|nightly", options.preset,
+                  "fast (default): about half a minute; figures: for each part 20,000 images and\n"
+                  "5,000 after a second crash, in minutes; nightly: 1,000,000 and 100,000"),
+           number("--seed", options.seed, "of the first round of random workloads; default: 1"),
+           jobs_option(options.jobs),
+           text("--only", "TEXT", options.only,
+                "runs explorations whose name contains TEXT once, without required numbers"),
+           mutant_option(options.mutant, "breaks this write-back or fence; the run must fail"),
+           flag("--list", options.list, "lists the names of the explorations"),
+           text("--replay", "NAME:SEED:PATH", options.replay,
+                "judges one image, given as in the line that a failure prints")},
+      .run = [] { return explore(options); },
+      .canaries = {"--part engine --only words --mutant phast.update.value:drop_flush"},
+      .smoke = "--part engine --only page"};
+}
+
+}  // namespace perdure::testing

@@ -1,83 +1,22 @@
-// perdure-mutants: breaks every site of pool, heap and an engine in every way that applies, and
-// reports which mutants the tests notice. Prints a line per mutant, a table by operator, and
-// ENGINE.name=value lines. Exit status 1 if a mutant survives without an argument, an argument is
-// wrong, or a published or planted bug is not noticed.
+// perdure-guard mutants: breaks every site in every way that applies, and reports which mutants the
+// trials notice.
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <string>
-#include <thread>
+#include <vector>
 
 #include "testing/engines/engine_list.h"
+#include "testing/guard/guard.h"
 #include "testing/mutants/mutants.h"
 
+namespace perdure::testing {
 namespace {
 
-using namespace perdure::testing;
-
-constexpr const char* kUsage =
-    "perdure-mutants [--engine E] [--preset figures|nightly] [--seeds N] [--jobs N]\n"
-    "                [--only TEXT] [--list]\n"
-    "  --engine E   default phast\n"
-    "  --preset     figures (default): one seed; nightly: two\n"
-    "  --seeds N    seeds of each exploration\n"
-    "  --jobs N     child processes; default: one per core\n"
-    "  --only TEXT  mutants whose SITE:op contains it\n"
-    "  --list       lists the mutants that apply\n"
-    "PERDURE_VERBOSE=1 shows the output of failing mutants.\n";
-
-struct Arguments {
-  std::string engine = "phast";
-  std::string only;
-  std::uint32_t seeds = 1;
-  unsigned jobs = std::max(std::thread::hardware_concurrency(), 1U);
-  bool list = false;
+struct Options : Arguments {
+  std::string trials;
+  std::uint32_t seeds = 0;  // 0: those of the preset
 };
-
-[[noreturn]] void usage(const std::string& what) {
-  std::fprintf(stderr, "%s\n%s", what.c_str(), kUsage);
-  std::exit(2);
-}
-
-std::uint32_t number(const std::string& text) {
-  char* end = nullptr;
-  const unsigned long value = std::strtoul(text.c_str(), &end, 10);
-  if (text.empty() || *end != '\0' || value == 0) usage("not a number: " + text);
-  return static_cast<std::uint32_t>(value);
-}
-
-Arguments parse(int argc, char** argv) {
-  Arguments arguments;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    if (flag == "--help") {
-      std::printf("%s", kUsage);
-      std::exit(0);
-    }
-    if (flag == "--list") {
-      arguments.list = true;
-      continue;
-    }
-    if (i + 1 == argc) usage("no value for " + flag);
-    const std::string value = argv[++i];
-    if (flag == "--engine") {
-      arguments.engine = value;
-    } else if (flag == "--only") {
-      arguments.only = value;
-    } else if (flag == "--preset" && (value == "figures" || value == "nightly")) {
-      arguments.seeds = value == "nightly" ? 2 : 1;
-    } else if (flag == "--seeds") {
-      arguments.seeds = number(value);
-    } else if (flag == "--jobs") {
-      arguments.jobs = number(value);
-    } else {
-      usage("unknown option " + flag);
-    }
-  }
-  return arguments;
-}
 
 void print(const MutantResult& result) {
   const std::string how =
@@ -211,35 +150,70 @@ class Report {
   bool failed_ = false;
 };
 
-}  // namespace
+// The trials whose name contains the text, and the one that every run breaks.
+std::vector<Trial> chosen_trials(const Options& options) {
+  const std::uint32_t of_preset = options.preset == "nightly" ? 2 : 1;
+  std::vector<Trial> chosen = trials(options.row(), options.seeds != 0 ? options.seeds : of_preset);
+  std::erase_if(chosen, [&](const Trial& trial) {
+    return trial.name.find(options.trials) == std::string::npos && trial.name != "written_twice";
+  });
+  return chosen;
+}
 
-int main(int argc, char** argv) {
-  const Arguments arguments = parse(argc, argv);
-  const EngineUnderTest* engine = find_engine_under_test(arguments.engine);
-  if (engine == nullptr) usage("no engine " + arguments.engine);
-  MutantRunner runner(trials(*engine, arguments.seeds), arguments.jobs);
-  Report report(*engine);
+int mutants(const Options& options) {
+  for (SiteInfo* site : all_sites()) site->mutant = Mutant::none;  // the runner plants it
+  MutantRunner runner(chosen_trials(options), options.jobs);
+  Report report(options.row());
   if (const std::string wrong = runner.baseline(); !wrong.empty()) {
     report.fail("red without a mutant: " + wrong);
     return 1;
   }
   report.figure("mutants_baseline_seconds", runner.baseline_seconds());
   for (const SiteInfo* site : all_sites()) {
-    if (belongs_to(site->name, arguments.engine) && !reached(*site)) {
-      report.fail(std::string(site->name) + " is never reached");
-    }
+    if (!options.trials.empty() || !belongs_to(site->name, options.engine)) continue;
+    if (!reached(*site)) report.fail(std::string(site->name) + " is never reached");
   }
   std::vector<MutantNames> names;
-  for (const MutantNames& name : applicable_mutants(arguments.engine)) {
-    if (name.find(arguments.only) != std::string::npos) names.push_back(name);
+  if (!options.mutant.empty()) names.push_back(options.mutant);
+  for (const MutantNames& name : applicable_mutants(options.engine)) {
+    if (options.mutant.empty() && name.find(options.only) != name.npos) names.push_back(name);
   }
-  if (arguments.list) {
+  if (options.list) {
     for (const MutantNames& name : names) std::printf("%s\n", name.c_str());
     return report.status();
   }
-  report.planted(runner);
+  if (options.mutant.empty()) report.planted(runner);
   report.mutants(runner.run(names, &print));
-  if (arguments.only.empty()) report.historical();
+  if (options.only.empty() && options.mutant.empty()) report.historical();
   report.totals();
   return report.status();
 }
+
+}  // namespace
+
+Command mutants_command() {
+  static Options options;
+  return {.name = "mutants",
+          .summary = "breaks what pool, heap and an engine rely on; a test must notice each mutant",
+          .details =
+              "Prints a line per mutant, a table by operator, and name=value lines. A mutant that\n"
+              "survives without an argument, an argument that does not hold, and a published or "
+              "planted\n"
+              "bug that is not noticed are wrong. PERDURE_VERBOSE=1 shows the output of failing\n"
+              "mutants.\n",
+          .options = {engine_option(options.engine),
+                      choice("--preset", "figures|nightly", options.preset,
+                             "figures (default): one seed; nightly: two"),
+                      number("--seeds", options.seeds, "seeds of each exploration", 1),
+                      jobs_option(options.jobs),
+                      text("--only", "TEXT", options.only, "mutants whose SITE:op contains TEXT"),
+                      mutant_option(options.mutant, "only this one"),
+                      text("--trials", "TEXT", options.trials, "trials whose name contains TEXT"),
+                      flag("--list", options.list, "lists the mutants that apply")},
+          .run = [] { return mutants(options); },
+          // This write-back is redundant, so no trial can notice that it is left out.
+          .canaries = {"--trials written_twice --mutant planted.write.again:drop_flush"},
+          .smoke = "--trials results_beside_writers --only phast.update.value:drop_flush"};
+}
+
+}  // namespace perdure::testing

@@ -1,28 +1,17 @@
-// perdure-lin: records histories of concurrent and of killed runs for testing/lin/porcupine, which
-// checks whether they are linearizable. Prints the number of recorded operations. Exit status 1 if
-// a run itself failed, 2 for wrong arguments.
+// perdure-guard lin: testing/lin/porcupine checks whether the histories are linearizable. Exit
+// status 1 only if a run itself failed.
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "testing/engines/engine_list.h"
+#include "testing/guard/guard.h"
 #include "testing/lin/lin_runner.h"
 
+namespace perdure::testing {
 namespace {
-
-using namespace perdure::testing;
-
-constexpr const char* kUsage =
-    "perdure-lin [--engine E] [--histories N] [--crashes N] [--ops N] [--seed S] [--out DIR] "
-    "[--pool DIR]\n"
-    "            [--canary NAME] [--mutant SITE:op] [--canaries] [--planted]\n"
-    "History number i has seed S+i, which decides threads, keys, types and durability. Crash\n"
-    "histories alternate between the plain and the lossy target; a mutant makes them all lossy.\n"
-    "--canaries lists the recorder's planted mistakes that the engine's concurrent histories must\n"
-    "show. --planted lists the options, a line each, that some crash histories must show.\n";
 
 // The mistakes that --canary plants in the recording.
 struct NamedCanary {
@@ -37,90 +26,24 @@ constexpr NamedCanary kCanaries[] = {
     {"early_tag", Canary::early_tag, true},        {"lost_trim", Canary::lost_trim, true, true},
     {"early_trim", Canary::early_trim, true, true}};
 
-[[noreturn]] void usage(const std::string& what) {
-  std::fprintf(stderr, "%s\n%s", what.c_str(), kUsage);
-  std::exit(2);
-}
-
-std::uint64_t number(const char* text) {
-  char* end = nullptr;
-  const std::uint64_t value = std::strtoull(text, &end, 10);
-  if (*text == '\0' || *end != '\0') usage(std::string("not a number: ") + text);
-  return value;
-}
-
-const EngineUnderTest& row_of(const std::string& name) {
-  const EngineUnderTest* row = find_engine_under_test(name);
-  if (row == nullptr) usage("no engine " + name);
-  return *row;
-}
-
-struct Arguments {
+struct Options : Arguments {
   std::uint64_t histories = 0;
   std::uint64_t crashes = 0;
   std::uint64_t ops = 100'000;
-  std::uint64_t seed = 1;
   std::string out = ".";
   std::string pool = "/dev/shm";
-  std::string mutant;
-  const EngineUnderTest* engine = &row_of("phast");
   Canary canary = Canary::none;
   bool canaries = false;
   bool planted = false;
 
-  bool versioned() const { return perdure::testing::keeps_versions(engine->engine); }
+  bool versioned() const { return keeps_versions(row().engine); }
 };
-
-Canary canary_of(const std::string& name) {
-  const auto* found = std::ranges::find(kCanaries, name, &NamedCanary::name);
-  if (found == std::end(kCanaries)) usage("no canary " + name);
-  return found->canary;
-}
-
-Arguments parse(int argc, char** argv) {
-  Arguments arguments;
-  for (int i = 1; i < argc; ++i) {
-    const std::string flag = argv[i];
-    if (flag == "--help") {
-      std::printf("%s", kUsage);
-      std::exit(0);
-    }
-    if (flag == "--canaries" || flag == "--planted") {
-      (flag == "--planted" ? arguments.planted : arguments.canaries) = true;
-      continue;
-    }
-    if (i + 1 == argc) usage("no value for " + flag);
-    const std::string value = argv[++i];
-    if (flag == "--engine") {
-      arguments.engine = &row_of(value);
-    } else if (flag == "--histories") {
-      arguments.histories = number(value.c_str());
-    } else if (flag == "--crashes") {
-      arguments.crashes = number(value.c_str());
-    } else if (flag == "--ops") {
-      arguments.ops = number(value.c_str());
-    } else if (flag == "--seed") {
-      arguments.seed = number(value.c_str());
-    } else if (flag == "--out") {
-      arguments.out = value;
-    } else if (flag == "--pool") {
-      arguments.pool = value;
-    } else if (flag == "--mutant") {
-      arguments.mutant = value;
-    } else if (flag == "--canary") {
-      arguments.canary = canary_of(value);
-    } else {
-      usage("unknown option " + flag);
-    }
-  }
-  return arguments;
-}
 
 // Returns whether the run itself succeeded.
 bool save(const std::string& name, const std::string& what, const std::vector<HistoryOp>& ops,
           const std::string& failure) {
   if (!failure.empty()) std::printf("%s: %s: %s\n", name.c_str(), what.c_str(), failure.c_str());
-  const perdure::Status s = write_history(name, ops);
+  const Status s = write_history(name, ops);
   if (!s.ok()) std::printf("%s\n", std::string(s.message()).c_str());
   return failure.empty() && s.ok();
 }
@@ -150,7 +73,7 @@ struct Totals {
   }
 };
 
-std::uint64_t record_concurrent(const Arguments& arguments) {
+std::uint64_t record_concurrent(const Options& arguments) {
   const std::string pool = arguments.pool + "/lin-" + std::to_string(getpid()) + ".perdure";
   Totals totals;
   std::uint64_t grown = 0;
@@ -161,8 +84,8 @@ std::uint64_t record_concurrent(const Arguments& arguments) {
     LinOptions options = lin_options(arguments.seed + i);
     options.ops = arguments.ops;
     options.canary = arguments.canary;
-    options.engine = arguments.engine->engine;
-    options.ordered = arguments.engine->ordered;
+    options.engine = arguments.row().engine;
+    options.ordered = arguments.row().ordered;
     options.versioned = arguments.versioned();
     LinRun run = run_concurrent(options, pool);
     // A hash table may keep its size when keys are erased. A list of nodes has no size. A map that
@@ -185,7 +108,7 @@ std::uint64_t record_concurrent(const Arguments& arguments) {
   return totals.failures;
 }
 
-std::uint64_t record_crashes(const Arguments& arguments) {
+std::uint64_t record_crashes(const Options& arguments) {
   const TortureOpen plain = plain_target();
   const TortureOpen lossy = lossy_target();
   Totals totals;
@@ -194,7 +117,7 @@ std::uint64_t record_crashes(const Arguments& arguments) {
   for (std::uint64_t i = 0; i < arguments.crashes; ++i) {
     const std::uint64_t seed = arguments.seed + i;
     const bool is_lossy = (seed & 1) != 0 || !arguments.mutant.empty();
-    LinCrashOptions options{.torture = {.engine = arguments.engine->name(),
+    LinCrashOptions options{.torture = {.engine = arguments.engine,
                                         .mode = is_lossy ? "lossy" : "plain",
                                         .keys = (seed & 2) != 0 ? "bytes" : "integer",
                                         .path = arguments.pool,
@@ -218,7 +141,7 @@ std::uint64_t record_crashes(const Arguments& arguments) {
   return totals.failures;
 }
 
-void print_planted(const Arguments& arguments) {
+void print_planted(const Options& arguments) {
   for (const NamedCanary& one : kCanaries) {
     if (one.by_recorder || (one.of_versions && !arguments.versioned())) continue;
     if (arguments.canaries) std::printf("%s\n", one.name);
@@ -226,24 +149,64 @@ void print_planted(const Arguments& arguments) {
   }
   if (!arguments.planted) return;
   for (const char* keys : {"integer", "bytes"}) {
-    std::printf("--mutant %s\n", arguments.engine->planted_bug(keys));
+    std::printf("--mutant %s\n", arguments.row().planted_bug(keys));
   }
-  if (arguments.engine->version_mutant != nullptr) {
-    std::printf("--mutant %s\n", arguments.engine->version_mutant);
+  if (arguments.row().version_mutant != nullptr) {
+    std::printf("--mutant %s\n", arguments.row().version_mutant);
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const Arguments arguments = parse(argc, argv);
+int lin(const Options& arguments) {
   if (arguments.canaries || arguments.planted) {
     print_planted(arguments);
     return 0;
   }
-  if (arguments.histories + arguments.crashes == 0) usage("nothing to do");
+  if (arguments.histories + arguments.crashes == 0) wrong("nothing to do");
   std::uint64_t failures = 0;
   if (arguments.histories != 0) failures += record_concurrent(arguments);
   if (arguments.crashes != 0) failures += record_crashes(arguments);
   return failures == 0 ? 0 : 1;
 }
+
+Option canary_option(Canary& out) {
+  return {"--canary", "NAME", "plants this mistake in the recording",
+          [&out](const std::string& name) {
+            const auto* found = std::ranges::find(kCanaries, name, &NamedCanary::name);
+            if (found == std::end(kCanaries)) wrong("no canary " + name);
+            out = found->canary;
+          }};
+}
+
+}  // namespace
+
+Command lin_command() {
+  static Options arguments;
+  return {
+      .name = "lin",
+      .summary = "records histories of concurrent and of killed runs, for scripts/lin.sh to judge",
+      .details =
+          "Prints the number of recorded operations. History number i has seed S+i, which decides\n"
+          "threads, keys, types and durability. Crash histories alternate between the plain and\n"
+          "the lossy target; a mutant makes them all lossy.\n",
+      .options = {engine_option(arguments.engine),
+                  number("--histories", arguments.histories, "histories of concurrent runs"),
+                  number("--crashes", arguments.crashes, "histories of killed runs"),
+                  number("--ops", arguments.ops, "operations of a concurrent run; default: 100000"),
+                  number("--seed", arguments.seed, "S; default: 1"),
+                  text("--out", "DIR", arguments.out, "folder of the histories; default: this one"),
+                  text("--pool", "DIR", arguments.pool, "folder of the pools; default: /dev/shm"),
+                  canary_option(arguments.canary),
+                  mutant_option(arguments.mutant,
+                                "breaks this write-back or fence in the crash histories"),
+                  flag("--canaries", arguments.canaries,
+                       "lists the mistakes that the engine's concurrent histories must show"),
+                  flag("--planted", arguments.planted,
+                       "lists the options, a line each, that some crash histories must show")},
+      .run = [] { return lin(arguments); },
+      // Of those that the recorder notices itself. scripts/lin.sh plants the others.
+      .canaries = {"--engine pskiplist --histories 4 --ops 20000 --canary lost_trim",
+                   "--engine pskiplist --histories 4 --ops 20000 --canary early_trim"},
+      .smoke = "--engine pskiplist --histories 2 --ops 5000 --crashes 4"};
+}
+
+}  // namespace perdure::testing
