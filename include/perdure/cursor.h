@@ -33,8 +33,7 @@ class HeldVersion {
     return *this;
   }
   ~HeldVersion() {
-    // The close of a pool unpins what it still finds, and then the index is gone.
-    if (pin_ != nullptr && pin_->pinned) index_->unpin(*pin_);
+    if (pin_ != nullptr) unpin(*index_, *pin_);
   }
   // Holds `version`.
   // Errors: invalid_argument if the version cannot be read; out_of_memory.

@@ -74,7 +74,6 @@ struct VersionPin {
   std::uint64_t version = 0;
   VersionPin* next = nullptr;
   VersionPin* prev = nullptr;
-  bool pinned = false;
 };
 
 class Index {
@@ -145,6 +144,8 @@ class Index {
   // after an open may read the whole map, while mutations wait.
   virtual Expected<std::uint64_t> size() = 0;
   virtual void stats(EngineStats& out) = 0;
+  // Ok, or why all calls through a Handle fail.
+  virtual Status usable() const noexcept { return {}; }
   // Verifies what `options` asks for and adds violations to `report`. No mutation may be in flight.
   virtual void check(const CheckOptions& options, Findings& report) = 0;
 };
@@ -200,6 +201,8 @@ class VersionedIndex : public OrderedIndex {
 // While a handle refers to the Index of an engine, its memory stays.
 void hold(const Index& index) noexcept;
 void let_go(const Index& index) noexcept;
+// VersionedIndex::unpin(), at the same time as another thread may end the engine.
+void unpin(VersionedIndex& index, VersionPin& pin) noexcept;
 
 // A reference to the engine of a map. It may outlive the engine: once the pool is closed or the map
 // is dropped, and in a child of fork(), each call through it fails with invalid_argument, at no

@@ -142,7 +142,8 @@ class Map {
   // mutations and wait for their write-backs together; other engines gain less. 16 to 256 mutations
   // per call gain most.
   // Calls done(i, found) in order, where `found` is what the single call would have returned. If
-  // `done` throws, mutations that come later may be done, or not.
+  // `done` throws, mutations that come later may be done, or not. It must not close the pool or
+  // drop the map.
   // Returns ok if all succeeded, otherwise the first error; the rest is tried anyway.
   template <class F>
   Status write_many(std::span<const Mutation<K, V>> mutations, F&& done) {

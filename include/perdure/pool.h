@@ -286,7 +286,8 @@ class Pool {
 
   // Closes the pool, also if it returns an error: the file is unmapped and unlocked. No other
   // thread may be in a call on the pool or on one of its maps. A second call does nothing and
-  // returns the same status. Only a call from a callback leaves the pool open (invalid_argument).
+  // returns the same status. Only a call from a callback of a read leaves the pool open
+  // (invalid_argument).
   // O(leaves) or O(slots) for the checksums of each map, except `as` and `ascs`. Also the rest of
   // the walk of `clevel`, and of `as` after a kill. With options.sync also the write-back.
   // After an error the pool is not marked clean. Errors: poisoned (a write-back failed: in `power`

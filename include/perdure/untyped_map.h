@@ -127,7 +127,10 @@ class UntypedMap {
         ordered_(std::move(ordered)),
         versioned_(std::move(versioned)) {}
 
-  // Name, engine and types of the map.
+  // Ok; or invalid_argument if the pool is closed or the parent's, or the map was dropped. Then the
+  // calls that read or change the map fail with it, too.
+  Status usable() const noexcept { return index_->usable(); }
+  // Name, engine and types of the map, also when it is not usable.
   const MapInfo& info() const noexcept { return info_; }
   bool ordered() const noexcept { return bool{ordered_}; }      // scan() works
   bool versioned() const noexcept { return bool{versioned_}; }  // the calls with versions work

@@ -16,6 +16,19 @@ inline perdure_status unknown_flags(const char* function, std::uint32_t flags) n
 inline perdure_status done(const Status& status) noexcept {
   return status.ok() ? PERDURE_OK : failed(status);
 }
+// For the calls on a map that would not notice by what they do.
+inline perdure_status usable(const char* function, const perdure_map* map) noexcept {
+  if (auto s = not_null(function, "map", map); s != PERDURE_OK) return s;
+  return done(map->map.usable());
+}
+inline perdure_status words_of(const char* function, const perdure_map* map) noexcept {
+  if (map->words) [[likely]]
+    return PERDURE_OK;
+  if (auto s = usable(function, map); s != PERDURE_OK) return s;
+  return failed(PERDURE_INVALID_ARGUMENT,
+                "%s: map '%s' is none of 64-bit unsigned keys and values of 8 bytes", function,
+                map->name);
+}
 // Text that does not fit is cut.
 template <std::size_t N>
 void copy(const std::string& text, char (&out)[N]) noexcept {

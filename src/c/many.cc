@@ -116,11 +116,7 @@ perdure_status write_words(const char* function, perdure_map* map, MutationKind 
                            std::size_t count, bool* present) noexcept {
   for (std::size_t i = 0; present != nullptr && i < count; ++i) present[i] = false;
   if (auto s = not_null(function, "map", map); s != PERDURE_OK) return s;
-  if (!map->words) {
-    return failed(PERDURE_INVALID_ARGUMENT,
-                  "%s: map '%s' is none of 64-bit unsigned keys and values of 8 bytes", function,
-                  map->name);
-  }
+  if (auto s = words_of(function, map); s != PERDURE_OK) return s;
   if (count != 0) {
     if (auto s = not_null(function, "keys", keys); s != PERDURE_OK) return s;
   }
@@ -234,11 +230,7 @@ perdure_status perdure_u64_get_many(perdure_map* map, const uint64_t* keys, size
     present[i] = false;
   }
   if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
-  if (!map->words) {
-    return failed(PERDURE_INVALID_ARGUMENT,
-                  "%s: map '%s' is none of 64-bit unsigned keys and values of 8 bytes", __func__,
-                  map->name);
-  }
+  if (auto s = words_of(__func__, map); s != PERDURE_OK) return s;
   if (count != 0) {
     if (auto s = not_null(__func__, "keys", keys); s != PERDURE_OK) return s;
   }
@@ -299,7 +291,7 @@ perdure_status add_item(const char* function, perdure_batch& batch, Adds kind, p
                         const perdure_bytes& key, const perdure_bytes& value) noexcept {
   UntypedKey k;
   UntypedValue v;
-  if (auto s = not_null(function, "map", map); s != PERDURE_OK) return s;
+  if (auto s = usable(function, map); s != PERDURE_OK) return s;
   if (batch.pool != nullptr && batch.pool != map->pool) {
     return failed(PERDURE_INVALID_ARGUMENT, "%s: map '%s' is of another pool than the batch",
                   function, map->name);

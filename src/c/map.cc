@@ -105,14 +105,6 @@ perdure_status try_modify(const char* function, perdure_map& map, const UntypedK
   return PERDURE_OK;
 }
 
-perdure_status words_of(const char* function, const perdure_map* map) noexcept {
-  if (map->words) [[likely]]
-    return PERDURE_OK;
-  return failed(PERDURE_INVALID_ARGUMENT,
-                "%s: map '%s' is none of 64-bit unsigned keys and values of 8 bytes", function,
-                map->name);
-}
-
 // A mutation of a map of words: change(words) is that of Map.
 template <class F>
 [[gnu::always_inline]] inline perdure_status store_word(const char* function, perdure_map* map,
@@ -262,6 +254,7 @@ perdure_status perdure_fetch_add(perdure_map* map, const void* key, size_t key_s
   if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   if (auto s = key_of(__func__, *map, key, key_size, k); s != PERDURE_OK) return s;
   if (map->types.value_kind != perdure::ValueKind::word) {
+    if (auto s = usable(__func__, map); s != PERDURE_OK) return s;
     return failed(PERDURE_INVALID_ARGUMENT,
                   "%s: the values of map '%s' are no integers of 1 to 8 bytes", __func__,
                   map->name);

@@ -505,7 +505,7 @@ void perdure_map_close(perdure_map* map) { delete map; }
 
 perdure_status perdure_map_get_info(perdure_map* map, perdure_map_info* info) {
   if (auto s = clear(__func__, "info", info); s != PERDURE_OK) return s;
-  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
+  if (auto s = usable(__func__, map); s != PERDURE_OK) return s;
   to_c(map->map.info(), *info);
   return PERDURE_OK;
 }
@@ -522,7 +522,7 @@ perdure_status perdure_size(perdure_map* map, std::uint64_t* entries) {
 
 perdure_status perdure_map_get_stats(perdure_map* map, perdure_map_stats* stats) {
   if (auto s = clear(__func__, "stats", stats); s != PERDURE_OK) return s;
-  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
+  if (auto s = usable(__func__, map); s != PERDURE_OK) return s;
   const perdure::MapStats got = map->map.stats();
   stats->entries = got.entries;
   stats->height = got.height;

@@ -23,6 +23,7 @@ Expected<HeldVersion> HeldVersion::of_last(Handle<VersionedIndex> index) noexcep
   for (;;) {
     const VersionRange range = index->versions();
     if (range.last < range.first) {
+      if (Status s = index->usable(); !s.ok()) return fail(std::move(s));
       return fail(StatusCode::invalid_argument,
                   "no version can be read: none has been closed since the last trim; tag() closes "
                   "the open one");

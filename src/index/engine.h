@@ -2,10 +2,8 @@
 // engine beyond perdure::detail::Index.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <span>
 
 #include "background/background.h"
@@ -104,21 +102,8 @@ struct BatchPlan {
 //   5. destruction, after a drop behind tombstone::place(): it first unregisters the engine's units
 //      of background work, then waits for threads that may still hold what it owns
 //      (EpochDomain::drain_all)
-class EngineInstance : public MarkingMap {
+class EngineInstance : public MarkingMap, public tombstone::Allocated {
  public:
-  // Handles keep the memory, and find there that the engine has ended.
-  static void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-    return tombstone::allocate(bytes, alignof(std::max_align_t));
-  }
-  static void* operator new(std::size_t bytes, std::align_val_t alignment,
-                            const std::nothrow_t&) noexcept {
-    return tombstone::allocate(bytes, static_cast<std::size_t>(alignment));
-  }
-  static void operator delete(void* engine) noexcept { tombstone::release(engine); }
-  static void operator delete(void* engine, std::align_val_t) noexcept {
-    tombstone::release(engine);
-  }
-
   // Lies at the first byte of the engine (tombstone.T1).
   virtual detail::Index& index() noexcept = 0;
   virtual detail::OrderedIndex* ordered() noexcept { return nullptr; }

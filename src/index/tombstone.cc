@@ -34,6 +34,7 @@ class Tombstone final : public detail::VersionedIndex {
   }
   Expected<std::uint64_t> size() override { return why(); }
   void stats(EngineStats& out) override { out.partial = true; }
+  Status usable() const noexcept override { return why().error(); }
   void check(const CheckOptions&, Findings& report) override {
     report.add(why().error().message());
   }
@@ -62,8 +63,8 @@ class Tombstone final : public detail::VersionedIndex {
   [[gnu::cold]] static std::unexpected<Status> why() noexcept {
     constexpr const char* kWhy[] = {
         "the pool of the map is closed", "the map was dropped",
-        "the pool of the map belongs to the parent process; open it anew after fork, once the "
-        "parent has closed it"};
+        ("the pool of the map belongs to the parent process; open it anew after fork, once the "
+         "parent has closed it")};
     return fail(StatusCode::invalid_argument, "%s", kWhy[static_cast<unsigned>(E)]);
   }
 };
@@ -71,6 +72,8 @@ class Tombstone final : public detail::VersionedIndex {
 struct alignas(kLine) Header {
   RealPlatform::Atomic<std::uint32_t> holders{1};  // the engine, and its handles
   End end = End::closed;
+  bool ended = false;  // the destructor of the engine overwrites a tombstone for a moment
+  bool simulated = false;
   std::size_t alignment = 0;
   Header* next = nullptr;
   Header* prev = nullptr;
@@ -105,11 +108,21 @@ void before_fork() { latch.lock(); }
 void after_fork() { latch.unlock(); }
 void in_child() {
   for (Header* header = first; header != nullptr; header = header->next) {
+    if (header->simulated) continue;
     header->end = End::forked;
+    header->ended = true;
     mark(*header);
   }
   latch.unlock();
 }
+
+// At load: handlers that the program registers later run first at a fork, so this one waits for
+// none of their locks with the latch held.
+bool forks_are_seen() noexcept {
+  static const bool seen = at_forks(before_fork, after_fork, in_child);
+  return seen;
+}
+[[maybe_unused]] const bool kAtLoad = forks_are_seen();
 
 std::size_t front_of(std::size_t alignment) noexcept { return std::max(sizeof(Header), alignment); }
 
@@ -124,8 +137,7 @@ void give_up(Header& header) noexcept {
 }  // namespace
 
 void* allocate(std::size_t bytes, std::size_t alignment) noexcept {
-  static const bool counts = at_forks(before_fork, after_fork, in_child);
-  if (!counts) return nullptr;
+  if (!forks_are_seen()) return nullptr;
   alignment = std::max(alignment, alignof(Header));
   const std::size_t front = front_of(alignment);
   auto* memory = static_cast<std::byte*>(
@@ -146,14 +158,18 @@ void release(void* engine) noexcept {
     const LatchGuard guard(latch);
     (header.prev != nullptr ? header.prev->next : first) = header.next;
     if (header.next != nullptr) header.next->prev = header.prev;
+    mark(header);
   }
-  mark(header);
   give_up(header);
 }
 
+void share_with_children(detail::Index& engine) noexcept { Header::of(&engine).simulated = true; }
+
 void place(detail::Index& engine, End end) noexcept {
+  const LatchGuard guard(latch);
   Header& header = Header::of(&engine);
   header.end = end;
+  header.ended = true;
   mark(header);
 }
 
@@ -164,6 +180,10 @@ void detail::hold(const Index& index) noexcept {
 }
 void detail::let_go(const Index& index) noexcept {
   tombstone::give_up(tombstone::Header::of(&index));
+}
+void detail::unpin(VersionedIndex& index, VersionPin& pin) noexcept {
+  const LatchGuard guard(tombstone::latch);
+  if (!tombstone::Header::of(&index).ended) index.unpin(pin);
 }
 
 }  // namespace perdure

@@ -27,7 +27,8 @@ class BatchItems {
 
   // Copies the item. Returns false, and changes nothing, if memory is short.
   [[nodiscard]] bool add(Item item) noexcept {
-    return copy(item.key.bytes) && copy(item.value.bytes) && items_.push_back(item);
+    return keep(*item.index) && copy(item.key.bytes) && copy(item.value.bytes) &&
+           items_.push_back(item);
   }
   std::size_t size() const noexcept { return items_.size(); }
   const Item* begin() const noexcept { return items_.begin(); }
@@ -36,6 +37,12 @@ class BatchItems {
  private:
   static constexpr std::size_t kChunk = 16 << 10;
 
+  // Keeps the memory of the map's engine, so that no other map gets its address.
+  bool keep(Index& index) noexcept {
+    const auto is_there = [&](const Handle<Index>& map) { return map.get() == &index; };
+    return std::any_of(maps_.begin(), maps_.end(), is_there) ||
+           maps_.push_back(Handle<Index>(&index));
+  }
   // Replaces the view by one of a copy.
   bool copy(std::string_view& bytes) noexcept {
     if (bytes.empty()) {
@@ -61,6 +68,7 @@ class BatchItems {
   }
 
   Array<Item> items_;
+  Array<Handle<Index>> maps_;  // of the items
   Array<std::unique_ptr<char[]>> chunks_;
   char* free_ = nullptr;  // in the last chunk
   std::size_t left_ = 0;

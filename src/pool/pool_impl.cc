@@ -575,6 +575,11 @@ Status PoolImpl::end(const CloseOptions& options) {
     if (!writes || slot.instance == nullptr) continue;
     if (Status c = slot.instance->close(); !c.ok()) s = std::move(c);
   }
+  for (Slot& slot : slots()) {
+    if (slot.instance != nullptr) {
+      tombstone::place(slot.instance->index(), tombstone::End::closed);
+    }
+  }
   slots_.reset();
   while (dropped_ != nullptr) dropped_ = std::move(dropped_->next);
   if (s.ok() && writes) s = core_.close(options.sync || buffered_.has_value());

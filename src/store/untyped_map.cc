@@ -283,6 +283,7 @@ MapStats UntypedMap::stats() { return detail::stats_of(*index_); }
 
 Status UntypedMap::keeps_order() const {
   if (ordered_) return {};
+  if (Status s = usable(); !s.ok()) return s;
   return Status::format(StatusCode::unsupported,
                         "map '%s' is of engine %s, which keeps no order; for_each() visits all its "
                         "entries",
@@ -310,6 +311,7 @@ UntypedIterator UntypedMap::scan(const UntypedScanOptions& options) {
 
 Status UntypedMap::keeps_versions() const {
   if (versioned_) return {};
+  if (Status s = usable(); !s.ok()) return s;
   return Status::format(StatusCode::unsupported,
                         "map '%s' is of engine %s, which keeps no versions; one of engine %s does",
                         info_.name.c_str(), EngineText(engine_name(info_.engine)).c_str(),
@@ -322,6 +324,7 @@ Expected<Version> UntypedMap::tag() {
 }
 Expected<VersionRange> UntypedMap::versions() {
   if (Status s = keeps_versions(); !s.ok()) return fail(std::move(s));
+  if (Status s = usable(); !s.ok()) return fail(std::move(s));
   return versioned_->versions();
 }
 

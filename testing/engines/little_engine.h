@@ -62,7 +62,7 @@ inline void reset_little_rules() {
 }
 
 template <Platform P>
-class LittleEngine final : public EngineInstance, public detail::Index {
+class LittleEngine final : public detail::Index, public EngineInstance {
  public:
   static constexpr std::uint32_t kSlots = 120;
   static constexpr std::uint64_t kMagic = 0x4C4954544C45;

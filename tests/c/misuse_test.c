@@ -36,6 +36,13 @@ static perdure_change never_change(void* context, const void* before, size_t siz
   CHECK(!"called");
   return PERDURE_CHANGE_NONE;
 }
+static perdure_change put_change(void* context, const void* before, size_t size,
+                                 perdure_bytes* after) {
+  (void)context, (void)before, (void)size;
+  after->data = "v";
+  after->size = 1;
+  return PERDURE_CHANGE_PUT;
+}
 static void never_read(void* context) {
   (void)context;
   CHECK(!"called");
@@ -138,6 +145,18 @@ static void all_of_iterator(perdure_iterator* it, const char* why) {
   REFUSED(perdure_iterator_first(it));
   REFUSED(perdure_iterator_last(it));
   REFUSED(perdure_iterator_seek(it, "k", 1));
+}
+
+// It goes on in what it has copied, and enters the map no more.
+static void all_of_ended_iterator(perdure_iterator* it, const char* why) {
+  size_t size = 7;
+  CHECK(perdure_iterator_key(it, &size) != NULL && size == 1);
+  while (perdure_iterator_valid(it)) (void)perdure_iterator_next(it);
+  REFUSED(perdure_iterator_first(it));
+  REFUSED(perdure_iterator_last(it));
+  REFUSED(perdure_iterator_seek(it, "k", 1));
+  REFUSED(perdure_iterator_status(it));
+  CHECK(!perdure_iterator_valid(it) && perdure_iterator_value(it, &size) == NULL && size == 0);
 }
 
 static void all_of_snapshot(perdure_snapshot* snapshot, const char* why) {
@@ -438,6 +457,7 @@ static void wrong_kinds(perdure_pool* pool) {
 typedef struct {
   perdure_pool* pool;
   perdure_map* map;
+  perdure_map* words;
   perdure_map* elsewhere;
   int calls;
 } context;
@@ -459,10 +479,10 @@ static bool change_in_walk(void* p, const void* key, size_t key_size, const void
   IN_CALLBACK(perdure_update(c->map, "k", 1, "v", 1, NULL));
   IN_CALLBACK(perdure_erase(c->map, "k", 1, NULL));
   IN_CALLBACK(perdure_compare_exchange(c->map, "k", 1, NULL, 0, "v", 1, &present));
-  IN_CALLBACK(perdure_modify(c->map, "k", 1, never_change, NULL, NULL));
+  IN_CALLBACK(perdure_modify(c->map, "k", 1, put_change, NULL, NULL));
   IN_CALLBACK(perdure_fetch_add(c->map, "k", 1, 1, &n));
   IN_CALLBACK(perdure_write_many(c->map, &mutation, 1, NULL));
-  IN_CALLBACK(perdure_u64_put(c->map, 1, 1, NULL));
+  IN_CALLBACK(perdure_u64_put(c->words, 1, 1, NULL));
   IN_CALLBACK(perdure_erase_range(c->map, &range, NULL));
   IN_CALLBACK(perdure_tag(c->map, &n));
   IN_CALLBACK(perdure_trim(c->map, 1, NULL));
@@ -500,7 +520,8 @@ static void callbacks(perdure_pool* pool) {
   perdure_pool_options options = PERDURE_POOL_OPTIONS_INIT;
   perdure_pool* second = NULL;
   perdure_bytes key = {"a", 1};
-  context c = {pool, open_bytes(pool, "callbacks", PERDURE_ENGINE_DEFAULT), NULL, 0};
+  context c = {pool, open_bytes(pool, "callbacks", PERDURE_ENGINE_PSKIPLIST),
+               open_map(pool, "counted", PERDURE_ENGINE_DEFAULT, PERDURE_KEY_U64, 8), NULL, 0};
   options.max_size = 16U << 20;
   snprintf(path, sizeof(path), "%s", scratch("elsewhere"));
   OK(perdure_pool_open(path, &options, &second));
@@ -515,6 +536,7 @@ static void callbacks(perdure_pool* pool) {
   CHECK(c.calls == 5);
   OK(put_text(c.map, "k", "v"));  // afterwards everything is allowed
   perdure_map_close(c.elsewhere);
+  perdure_map_close(c.words);
   perdure_map_close(c.map);
   OK(perdure_pool_close(second, 0));
   remove(path);
@@ -542,20 +564,20 @@ static void after_the_end(void) {
     CHECK(perdure_iterator_valid(iterators[i + 2]));
   }
   OK(perdure_pool_drop(pool, "dropped"));
-  all_of_map(dropped, "map 'dropped' was dropped");
-  all_of_iterator(iterators[0], "was dropped");
-  all_of_iterator(iterators[2], "was dropped");
+  all_of_map(dropped, "was dropped");
+  all_of_ended_iterator(iterators[0], "was dropped");
+  all_of_ended_iterator(iterators[2], "was dropped");
   all_of_snapshot(snapshots[0], "was dropped");
   again = open_bytes(pool, "dropped", PERDURE_ENGINE_DEFAULT);
   CHECK(has_text(again, "k", NULL));  // a new map of the old name
   CHECK(perdure_iterator_valid(iterators[1]) && perdure_iterator_valid(iterators[3]));
 
   close_scratch(pool);
-  all_of_map(again, "the pool is closed");
-  all_of_map(closed, "the pool is closed");
-  all_of_iterator(iterators[1], "the pool is closed");
-  all_of_iterator(iterators[3], "the pool is closed");
-  all_of_snapshot(snapshots[1], "the pool is closed");
+  all_of_map(again, "is closed");
+  all_of_map(closed, "is closed");
+  all_of_ended_iterator(iterators[1], "is closed");
+  all_of_ended_iterator(iterators[3], "is closed");
+  all_of_snapshot(snapshots[1], "is closed");
   perdure_map_close(again);
   for (i = 0; i < 2; ++i) {
     perdure_map_close(maps[i]);
@@ -585,7 +607,7 @@ static void forked(perdure_pool* pool) {
     perdure_pool_options options = PERDURE_POOL_OPTIONS_INIT;
     perdure_pool* own = NULL;
     all_of_map(map, why);
-    all_of_iterator(it, why);
+    all_of_ended_iterator(it, why);
     all_of_snapshot(snapshot, why);
     all_of_pool(pool, why);
     INVALID(why, perdure_batch_commit(batch));

@@ -95,6 +95,7 @@ std::string wrong_calls(Handles& handles, const std::string& why) {
   refused("for_each", handles.words.for_each(ignore));
   refused("size", handles.words.size());
   if (!handles.words.stats().partial) return "stats: not partial";
+  refused("usable", handles.untyped.usable());
   refused("untyped put", handles.untyped.put({.word = 1}, {.word = 1, .word_size = 8}));
   refused("untyped read", handles.untyped.read({.word = 1}, [](const UntypedValue&) {}));
   const Words copy = handles.words;
@@ -182,6 +183,43 @@ TEST(Ended, DroppedMap) {
     EXPECT_EQ(must(another.size()), 0U);
     must(pool.close());
     EXPECT_EQ(wrong_calls(handles, "was dropped"), "");
+  }
+}
+
+// Handles of versions end between the drop and the close.
+TEST(Ended, VersionsThatAreReleasedMeanwhile) {
+  for (const EngineInfo& engine : kEngines) {
+    if (!engine.versioned) continue;
+    TempPath path;
+    Pool pool = open_pool(path, options());
+    std::optional<Handles> handles(open_handles(pool, engine));
+    std::optional iterator(handles->versioned->scan_at(1));
+    must(pool.drop("m"));
+    EXPECT_EQ(code_of(handles->versioned->snapshot()), StatusCode::invalid_argument);
+    EXPECT_NE(handles->versioned->snapshot().error().message().find("was dropped"),
+              std::string_view::npos);
+    iterator.reset();
+    handles.reset();
+    must(pool.map<std::uint64_t, std::uint64_t>("m", {.engine = engine.engine}));
+    must(pool.close());
+  }
+}
+
+// The address of a map that is gone is not that of another one.
+TEST(Ended, BatchOfAMapThatIsGone) {
+  for (const EngineInfo& engine : kEngines) {
+    SCOPED_TRACE(engine.name);
+    WriteBatch batch;
+    {
+      TempPath path;
+      Pool pool = open_pool(path, options());
+      batch.put(open_handles(pool, engine).words, 7'000, 1);
+    }
+    TempPath path;
+    Pool pool = open_pool(path, options());
+    Handles handles = open_handles(pool, engine);
+    EXPECT_EQ(pool.commit(batch).code(), StatusCode::invalid_argument);
+    EXPECT_TRUE(handles.words.contains(7'000).absent());
   }
 }
 

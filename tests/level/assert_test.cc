@@ -172,11 +172,17 @@ class Table {
 
 using Words = Table<IntegerCodec>;
 
-template <class F>
-void on_words(F&& plant) {
+// `prepare` makes calls of the map, and `plant` runs in a guard.
+template <class Prepare, class Plant>
+void on_words(Prepare&& prepare, Plant&& plant) {
   Words table(kWords);
+  prepare(table.map());
   EpochGuard<SimPlatform> guard(table.epochs());
   plant(table.map());
+}
+template <class Plant>
+void on_words(Plant&& plant) {
+  on_words([](Peek::Map&) {}, plant);
 }
 
 bool put(detail::Index& map, std::uint64_t key, std::uint64_t value) {
@@ -250,11 +256,12 @@ TEST(LevelAssert, I1) {
 TEST(LevelAssert, I2) {
   EXPECT_VIOLATES("level.I2", work_under("level.move.record", Mutant::drop_fence));
   // No level is being drained.
-  EXPECT_VIOLATES("level.I2", on_words([](Peek::Map& map) {
-                    Peek::fill_upper(map);
-                    put(map, 1, 1);
-                    Peek::copy_bucket(map, true);
-                  }));
+  EXPECT_VIOLATES("level.I2", on_words(
+                                  [](Peek::Map& map) {
+                                    Peek::fill_upper(map);
+                                    put(map, 1, 1);
+                                  },
+                                  [](Peek::Map& map) { Peek::copy_bucket(map, true); }));
 }
 
 TEST(LevelAssert, I3) {
@@ -308,22 +315,23 @@ TEST(LevelAssert, I5) {
 TEST(LevelAssert, I6) {
   EXPECT_VIOLATES("level.I6",
                   on_words([](Peek::Map& map) { Peek::store_into_a_level_that_left(map, 1); }));
-  EXPECT_VIOLATES("level.I6", on_words([](Peek::Map& map) {
-                    put(map, 1, 1);
-                    Peek::lock_in_a_level_that_left(map, 1);
-                  }));
+  EXPECT_VIOLATES("level.I6",
+                  on_words([](Peek::Map& map) { put(map, 1, 1); },
+                           [](Peek::Map& map) { Peek::lock_in_a_level_that_left(map, 1); }));
 }
 
 TEST(LevelAssert, I7) {
   EXPECT_VIOLATES("level.I7", on_words(Peek::move_without_lock));
-  EXPECT_VIOLATES("level.I7", on_words([](Peek::Map& map) {
-                    put(map, 1, 1);
-                    EXPECT_TRUE(map.expand().ok());
-                    for (std::uint64_t key = 2; Peek::view(map).source().items() == 0; ++key) {
-                      put(map, key, 1);
-                    }
-                    Peek::copy_bucket(map, false);
-                  }));
+  EXPECT_VIOLATES("level.I7", on_words(
+                                  [](Peek::Map& map) {
+                                    put(map, 1, 1);
+                                    EXPECT_TRUE(map.expand().ok());
+                                    for (std::uint64_t key = 2;
+                                         Peek::view(map).source().items() == 0; ++key) {
+                                      put(map, key, 1);
+                                    }
+                                  },
+                                  [](Peek::Map& map) { Peek::copy_bucket(map, false); }));
 }
 
 // The same without a plant.

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -373,13 +374,14 @@ TEST(PskiplistCrash, G6_AFailedInsertKeepsItsRecord) {
     ASSERT_TRUE(put(last).has_value());
   }
   ASSERT_TRUE(taken.give_back(kRecord));
-  {
-    const EpochGuard<SimPlatform> reader(subject.pool().epochs());
-    const auto done = subject.call({OpKind::insert, name.substr(1) + 'z', word(7)});
-    ASSERT_FALSE(done.has_value());
-    EXPECT_EQ(done.error(), StatusCode::pool_full);
-    EXPECT_FALSE(heap.allocate(kRecord, BlockKind::plain).has_value()) << "it is used again";
-  }
+  std::optional<EpochGuard<SimPlatform>> reader;
+  SimPlatform::world().thread = 1;
+  reader.emplace(subject.pool().epochs());
+  SimPlatform::world().thread = 0;
+  const auto done = subject.call({OpKind::insert, name.substr(1) + 'z', word(7)});
+  EXPECT_TRUE(!done.has_value() && done.error() == StatusCode::pool_full);
+  EXPECT_FALSE(heap.allocate(kRecord, BlockKind::plain).has_value()) << "it is used again";
+  reader.reset();
   subject.reclaim();
   const auto block = heap.allocate(kRecord, BlockKind::plain);
   ASSERT_TRUE(block.has_value());

@@ -5,10 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -226,6 +229,40 @@ TEST_F(Versioned, SnapshotsAndIteratorsMayOutliveTheirPool) {
   pool_ = open_pool(path_, kOptions);
   auto again = numbers();
   EXPECT_EQ(must(again.trim(version)), version);
+}
+
+TEST_F(Versioned, SnapshotsEndBesideTheClose) {
+  for (int i = 0; i < 10; ++i) {
+    auto map = numbers();
+    must(map.tag());
+    std::vector<Snapshot<std::uint64_t, std::uint64_t>> snapshots;
+    for (int s = 0; s < 200; ++s) snapshots.push_back(must(map.snapshot()));
+    std::thread releases([&] {
+      while (!snapshots.empty()) snapshots.pop_back();
+    });
+    must(pool_.close());
+    releases.join();
+    pool_ = open_pool(path_, kOptions);
+  }
+}
+
+// A trim waits for the read_batch() of a thread that tries to trim.
+TEST_F(Versioned, TrimInAReadBatchBesideATrim) {
+  auto map = numbers();
+  must(map.put(1, 1));
+  must(map.tag());
+  std::atomic<bool> reads{false};
+  std::thread trims([&] {
+    while (!reads) std::this_thread::yield();
+    must(map.trim(1));
+  });
+  must(pool_.read_batch([&] {
+    reads = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(code_of(map.trim(1)), StatusCode::invalid_argument);
+    EXPECT_EQ(map.rollback(1).code(), StatusCode::invalid_argument);
+  }));
+  trims.join();
 }
 
 TEST_F(Versioned, HistoryHasAnEntryPerVersion) {

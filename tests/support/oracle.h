@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "index/findings.h"
+#include "index/tombstone.h"
 #include "perdure/index.h"
 
 namespace perdure::test {
 
-class OracleIndex final : public detail::OrderedIndex {
+class OracleIndex final : public detail::OrderedIndex, public tombstone::Allocated {
  public:
   explicit OracleIndex(bool byte_keys) : byte_keys_(byte_keys) {}
 

@@ -76,13 +76,15 @@ class Backend {
 
  private:
   template <class K, class MapType>
-  static MapType oracle() {
-    return MapType(std::make_shared<OracleIndex>(std::same_as<K, std::string_view>));
+  MapType oracle() {
+    oracles_.emplace_back(new (std::nothrow) OracleIndex(std::same_as<K, std::string_view>));
+    return MapType(detail::Handle<detail::OrderedIndex>(oracles_.back().get()));
   }
 
   Place place_;
   std::optional<TempPath> path_;
   std::optional<Pool> pool_;
+  std::vector<std::unique_ptr<OracleIndex>> oracles_;
 };
 
 template <class Key, class Value>

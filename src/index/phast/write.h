@@ -150,8 +150,8 @@ class Write : public Structure<T> {
   static bool joins(const detail::Mutation& /*mutation*/) { return true; }
 
   // A guess, without a latch: an entry that comes or goes meanwhile is for the single call.
-  bool prepare(const detail::Mutation& mutation, const Group& group, std::size_t i,
-               Pending& pending) {
+  [[gnu::always_inline]] bool prepare(const detail::Mutation& mutation, const Group& group,
+                                      std::size_t i, Pending& pending) {
     const Probe& probe = group.probes[i];
     pending = {.leaf = group.leaves[i], .probe = &probe, .value = mutation.value.word};
     if (!records() || mutation.kind == MutationKind::erase || !takes(mutation, probe)) return false;

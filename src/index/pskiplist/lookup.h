@@ -188,9 +188,8 @@ class Lookup : public MapState<T> {
   // --- versions ---
 
   // Reserves versions up to this one and more (pskiplist.I8). Where a power failure could take the
-  // limit back, it waits for a cut that has it: so it is called in no guard but one that is around
-  // the operation. Callers that meet wait for one cut, or for two. Errors: those of a mutation, and
-  // of the log.
+  // limit back, it waits for a cut that has it: so it is called in no guard. Callers that meet wait
+  // for one cut, or for two. Errors: those of a mutation, and of the log.
   [[gnu::noinline]] Status extend_limit(std::uint64_t version) {
     std::uint64_t limit = 0;
     {
@@ -438,14 +437,13 @@ class Lookup : public MapState<T> {
     if (context_.platform.poisoned()) return context_.platform.failure();
     LatchGuard guard(pin_latch_);
     if (Status s = readable(version); !s.ok()) return s;
-    pin = {.version = version, .next = pins_, .prev = nullptr, .pinned = true};
+    pin = {.version = version, .next = pins_, .prev = nullptr};
     if (pins_ != nullptr) pins_->prev = &pin;
     pins_ = &pin;
     return {};
   }
   void unpin(detail::VersionPin& pin) noexcept override {
     LatchGuard guard(pin_latch_);
-    if (!pin.pinned) return;
     if (pin.next != nullptr) pin.next->prev = pin.prev;
     (pin.prev != nullptr ? pin.prev->next : pins_) = pin.next;
     pin = {};

@@ -72,10 +72,6 @@ class MapState : public MapEngine<T, layout::Root, PSkipListMap<T>, detail::Vers
         directory_(context.platform, context.heap, nodes_, context.epochs),
         chain_(context.platform, context.heap),
         reserve_(context.heap) {}
-  // Snapshots and iterators may outlive the pool. Then they find that they hold nothing.
-  ~MapState() override {
-    for (detail::VersionPin* pin = pins_; pin != nullptr; pin = pin->next) pin->pinned = false;
-  }
 
   std::uint64_t load(const std::uint64_t& word) const { return context_.platform.load(word); }
   // For assertions: whether a power failure leaves these bytes.

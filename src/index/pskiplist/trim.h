@@ -290,10 +290,17 @@ class Trim : public Write<T> {
     }
   }
 
+  // Before the latch: a thread in a callback must not wait for one that waits for its read_batch().
+  Status may_change() noexcept {
+    MutationGuard<P> guard(context_.epochs);
+    return begin_mutation(guard, false);
+  }
+
  public:
   // Block after block of the chain, with a guard for each. So freed memory can be used meanwhile,
   // also for the copies that trim itself makes.
   Expected<std::uint64_t> trim(std::uint64_t version) override {
+    if (Status s = may_change(); !s.ok()) return fail(std::move(s));
     LatchGuard trimming(trim_latch_);
     std::uint64_t horizon = version;
     Status s = raise_horizon(version, horizon);
@@ -316,6 +323,7 @@ class Trim : public Write<T> {
     return horizon;
   }
   Status rollback(std::uint64_t version) override {
+    if (Status s = may_change(); !s.ok()) return s;
     LatchGuard trimming(trim_latch_);
     count_.forget();
     const std::uint64_t open = clock();
