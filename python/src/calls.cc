@@ -361,7 +361,7 @@ Use::Use(PoolState& state, Kind kind) : state_(state) {
     if (!forked) raise_closed(state_.path().c_str());
     raise_as(fork_error, state_.path() +
                              ": the parent of this process has opened the pool; a child must not "
-                             "use it (start workers with `spawn`, or open the pool in the child)");
+                             "use it; close it in the parent, and then open it in the child");
   }
 }
 

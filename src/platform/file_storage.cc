@@ -116,16 +116,16 @@ void FileStorage::take(FileStorage& other) noexcept {
 
 void FileStorage::close() noexcept {
   unmap();
-  // A child of fork that has the descriptor, too, must not keep a reader's lock.
-  if (access_ == Access::reader) unlock();
-  if (fd_ >= 0) ::close(fd_);  // releases the lock
+  // A child of fork that has the descriptor, too, must not keep the lock.
+  if (access_ != Access::observer) unlock();
+  if (fd_ >= 0) ::close(fd_);
   fd_ = -1;
   in_memory_ = false;
 }
 
 void FileStorage::abandon() noexcept {
   base_ = nullptr;
-  if (access_ == Access::reader) access_ = Access::observer;  // the lock is the parent's
+  access_ = Access::observer;  // the lock is the parent's
 }
 
 void FileStorage::refresh_size() noexcept {

@@ -131,6 +131,29 @@ TEST(Busy, AKilledOwnerDoesNotKeepThePool) {
   expect_sound(pool);
 }
 
+// What the message says: the parent closes it, then the child opens it, and then the parent again.
+TEST(Fork, TheChildKeepsNoLock) {
+  TempPath path;
+  Pool pool = open_pool(path, small_pool());
+  fill_pool(pool);
+  int closed[2];
+  ASSERT_EQ(pipe(closed), 0);
+  const pid_t child = start_child([&] {
+    close(closed[1]);
+    char c = 0;
+    require(read(closed[0], &c, 1) == 0, "the parent closes the pipe");
+    Pool own = open_pool(path, small_pool());
+    require(wrong_content(own).empty(), "the content");
+    must(own.close());
+  });
+  close(closed[0]);
+  must(pool.close());
+  close(closed[1]);
+  EXPECT_TRUE(wait_child(child).ok());
+  Pool again = open_pool(path, small_pool());
+  EXPECT_EQ(wrong_content(again), "");
+}
+
 // A child of fork must not use its parent's pool. Its calls may fail or raise a signal. The
 // parent's pool stays whole and owned by the parent, and unclean until the parent closes it.
 TEST(Fork, TheChildCannotHarmTheParentsPool) {

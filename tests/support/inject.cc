@@ -246,7 +246,11 @@ int __wrap_fcntl(int fd, int command, ...) {
   va_start(arguments, command);
   void* argument = va_arg(arguments, void*);
   va_end(arguments);
-  return fails(Fault::lock, ENOLCK) ? failed_call(-1) : __real_fcntl(fd, command, argument);
+  // The lock ends with the descriptor, whatever an unlock returns.
+  const bool unlocks =
+      command == F_OFD_SETLK && static_cast<const struct flock*>(argument)->l_type == F_UNLCK;
+  return !unlocks && fails(Fault::lock, ENOLCK) ? failed_call(-1)
+                                                : __real_fcntl(fd, command, argument);
 }
 ssize_t __real_pread(int fd, void* p, std::size_t n, off_t offset);
 ssize_t __wrap_pread(int fd, void* p, std::size_t n, off_t offset) {
