@@ -74,6 +74,21 @@ nlohmann::ordered_json to_json(const BackupInfo& info) {
           {"ends_unix_ns", info.ends_unix_ns}};
 }
 
+// An error of the folder of a backup: what helps there is not what helps with a pool.
+int report_folder(const BackupArguments& arguments, const Status& status, const char* missing) {
+  const std::string_view message = status.message();
+  const bool of_folder = message.starts_with(arguments.folder + ": ");
+  const char* remedy = !of_folder || message.find(';') != std::string_view::npos ? ""
+                       : status == StatusCode::not_found                         ? missing
+                       : status == StatusCode::corruption
+                           ? "the backup has the damage; use another one"
+                           : "";
+  if (*remedy == '\0') return report(arguments.pool.path, status);
+  return report(arguments.folder,
+                fmt::format("{}; {}", message.substr(arguments.folder.size() + 2), remedy),
+                exit_failure);
+}
+
 int run_backup(const BackupArguments& arguments) {
   if (const Status s = check_output(arguments.folder); !s.ok()) {
     return report_output(arguments.folder, s);
@@ -82,7 +97,10 @@ int run_backup(const BackupArguments& arguments) {
   auto made = back_up(arguments.pool.path, arguments.folder,
                       {.progress = show, .progress_context = &progress});
   progress.clear();
-  if (!made) return report(arguments.pool.path, made.error());
+  if (!made) {
+    return report_folder(arguments, made.error(),
+                         "the folder above it must exist; make that first");
+  }
   if (arguments.pool.json) {
     nlohmann::ordered_json object = {{"path", arguments.pool.path}, {"folder", arguments.folder}};
     object.update(to_json(*made));
@@ -108,7 +126,9 @@ int run_restore(const BackupArguments& arguments) {
   if (arguments.has_epoch) options.epoch = arguments.epoch;
   auto restored = restore(arguments.folder, arguments.pool.path, options);
   progress.clear();
-  if (!restored) return report(arguments.pool.path, restored.error());
+  if (!restored) {
+    return report_folder(arguments, restored.error(), "name the folder of a backup");
+  }
   if (arguments.pool.json) {
     print_json({{"path", arguments.pool.path},
                 {"folder", arguments.folder},

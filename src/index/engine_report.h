@@ -13,9 +13,10 @@ namespace perdure {
 
 // The error of an operation that needed this object, such as "the node".
 [[gnu::cold]] inline Status damaged_object(const char* object, std::uint64_t offset) noexcept {
-  return Status::format(StatusCode::corruption,
-                        "%s at offset %lu is damaged; run `perdure check`, and restore a copy",
-                        object, offset);
+  return Status::format(
+      StatusCode::corruption,
+      "%s at offset %lu is damaged; run `perdure check --deep`, and restore a backup", object,
+      offset);
 }
 // The error of a recovery or a check, which knows what is wrong with the object.
 [[gnu::cold]] inline Status damaged_object(const char* object, std::uint64_t offset,
@@ -36,8 +37,8 @@ namespace perdure {
 // The error of an operation that did not find its key in a map that is known to be damaged.
 [[gnu::cold]] inline Status known_damage() noexcept {
   return Status::format(StatusCode::corruption,
-                        "the map is damaged: what is not found may be lost; run `perdure check`, "
-                        "and restore a copy");
+                        "the map is damaged: what is not found may be lost; run `perdure check "
+                        "--deep`, and restore a backup");
 }
 
 // Adds a violation. `id`: the violated invariant, or "". `kind`: the object at this offset, such as

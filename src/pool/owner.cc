@@ -176,8 +176,8 @@ Status tell(const Holder& holder) {
   }
   if (holder.has_cuts) {
     return Status::format(StatusCode::busy,
-                          "in use by process %lu on %s; close it there first (an open with "
-                          "read_only, or --read-only, works meanwhile, and reads its last cut)",
+                          "in use by process %lu on %s; close it there first (its last cut can be "
+                          "read meanwhile: read_only, or --read-only of a command that reads)",
                           pid, name);
   }
   return Status::format(StatusCode::busy,

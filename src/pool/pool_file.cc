@@ -35,11 +35,12 @@ PoolShape shape_of(const PoolOptions& options) noexcept {
   return shape;
 }
 
-// The file was removed before, and not the rest.
+// The file was renamed or removed before, and not the rest.
 Status parts_are_left(const char* path) noexcept {
   return Status::format(StatusCode::exists,
-                        "the log of a pool that is gone lies in %s-log; remove what is left of "
-                        "that pool (perdure remove %s), or move it away",
+                        "its file is gone, and its log lies in %s-log; if the file was renamed or "
+                        "moved, bring it back to this name: it needs the log; otherwise, if its "
+                        "data is not needed, remove what is left (perdure remove %s)",
                         path, path);
 }
 

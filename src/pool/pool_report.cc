@@ -1,5 +1,7 @@
 // info, stats, check and inspect. Built with exceptions: the public structs hold std::string and
 // std::vector, which attempt() fills.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <climits>
@@ -390,6 +392,14 @@ Status find_aside(const FileStorage& base, std::string_view path, std::vector<As
   return {};
 }
 
+bool has_log(std::string_view path) {
+  char resolved[PATH_MAX];
+  PathText text;
+  struct stat info{};
+  return text.assign(path) && ::realpath(text.c_str(), resolved) != nullptr &&
+         text.assign(resolved, kPoolParts[0]) && ::lstat(text.c_str(), &info) == 0;
+}
+
 // observe_live(), or the base again if that fails. `image`: path of the live image.
 Status observe_base(FileStorage& storage, const layout::BaseMark& mark, std::string_view path,
                     const layout::Identity& identity, PathText& image) {
@@ -437,15 +447,19 @@ Expected<PoolInfo> Pool::inspect(std::string_view path) {
       // The log decides after a restart of the machine; an open reads it.
       const bool from_log = live == StatusCode::untrusted && of_this_file(mark, identity);
       const bool unverified = mark.live.unverified != 0;
-      out.trusted = out.trusted && (live.ok() || from_log) && !(left && unverified);
+      const bool lacks_log = left && !in_use && !has_log(path);
+      out.trusted = out.trusted && (live.ok() || from_log) && !(left && unverified) && !lacks_log;
+      if (left) out.clean = out.synced = false;  // the file alone is not the pool
       const bool copied = detail::attempt([&] {
         out.filesystem = medium.filesystem;
         out.live_image = image.c_str();
         out.durable_unix_ns = head.durable_unix_ns & ~layout::kNothingSince;
         if (in_use && out.durable_unix_ns != head.durable_unix_ns) out.durable_unix_ns = now;
         if (left && !out.trusted) {
-          out.trust_note = live.ok() ? "its content was not trusted, and no check has passed since"
-                                     : std::string(live.message());
+          out.trust_note = !live.ok() ? std::string(live.message())
+                           : lacks_log
+                               ? "its log is missing"
+                               : "its content was not trusted, and no check has passed since";
         }
       });
       if (!copied) return fail(with_path(path, StatusCode::out_of_memory));
