@@ -1,5 +1,5 @@
 // Kills a process while it writes. The next process opens the same file and finds everything that
-// was acknowledged. There is no log to replay and nothing to repair.
+// was acknowledged.
 #include <perdure/perdure.h>
 #include <signal.h>
 #include <sys/mman.h>

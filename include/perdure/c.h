@@ -102,7 +102,7 @@ typedef PERDURE_ENUM(perdure_status){
     PERDURE_CORRUPTION = 5,          // the content of the file breaks the format
     PERDURE_UNSUPPORTED_FORMAT = 6,  // the file is of another format version or kind of machine
     PERDURE_UNTRUSTED = 7,           // the file may lack acknowledged data
-    PERDURE_POOL_FULL = 8,           // no space in the pool or on the disk; reads and erases work
+    PERDURE_POOL_FULL = 8,           // no space in the pool or on the disk; reads work
     PERDURE_OUT_OF_MEMORY = 9,       // DRAM is short, not the pool
     PERDURE_IO = 10,                 // the operating system refused an operation
     PERDURE_POISONED = 11,           // a write-back failed: close the pool and open it again
@@ -300,8 +300,9 @@ PERDURE_API perdure_status perdure_pool_open(const char* path, const perdure_poo
 // but not marked clean. No other thread may be in a call on the pool or on its maps. A pool needs
 // no close to survive a kill; after a close it is also trusted after a power failure. `flags`: 0 or
 // PERDURE_CLOSE_.... O(content) for checksums and write-back.
-// Errors: POISONED (a write-back failed), CORRUPTION; INVALID_ARGUMENT, with nothing closed, in a
-// callback or for unknown flags.
+// Errors: POISONED (a write-back failed), CORRUPTION; POOL_FULL, IO (of the log in `buffered`: all
+// files stay as a kill leaves them, and the next open goes on); INVALID_ARGUMENT, with nothing
+// closed, in a callback or for unknown flags.
 PERDURE_API perdure_status perdure_pool_close(perdure_pool* pool, uint32_t flags);
 #define PERDURE_CLOSE_NO_SYNC 1U         // does not write the file back
 #define PERDURE_CLOSE_LEAVE_RECOVERY 2U  // leaves a recovery that still runs to the next open
@@ -423,7 +424,8 @@ PERDURE_API perdure_status perdure_pool_run_background(perdure_pool* pool, bool*
 // and snapshots; it must not change a map or call the pool. Must not be called in a callback.
 PERDURE_API perdure_status perdure_pool_read_batch(perdure_pool* pool, void (*reads)(void* context),
                                                    void* context);
-// Removes a map and frees its space; no crash brings it back. No other thread may be using the map.
+// Removes a map and frees its space. No kill brings it back; in `buffered`, a power failure can
+// until the next cut or perdure_pool_sync(). No other thread may be using the map.
 // O(blocks of the map). Errors: NOT_FOUND, READ_ONLY, CORRUPTION.
 PERDURE_API perdure_status perdure_pool_drop(perdure_pool* pool, const char* name);
 
@@ -478,8 +480,9 @@ typedef struct perdure_map_options {
    0,                            \
    0}
 
-// Opens or creates the map `name` (1 to 31 bytes; NULL: PERDURE_DEFAULT_MAP). A new map is durable
-// when the call returns. Several handles of one map are allowed. O(1); creating a hash table is
+// Opens or creates the map `name` (1 to 31 bytes; NULL: PERDURE_DEFAULT_MAP). A new map is as
+// durable as an entry that was put: in `buffered`, a power failure can undo it until the next cut
+// or perdure_pool_sync(). Several handles of one map are allowed. O(1); creating a hash table is
 // O(capacity).
 // Errors: INVALID_ARGUMENT (other types or another engine); NOT_FOUND; EXISTS; UNSUPPORTED;
 // UNSUPPORTED_FORMAT; POOL_FULL; READ_ONLY; CORRUPTION.
@@ -581,8 +584,9 @@ typedef PERDURE_ENUM(perdure_change){
 typedef perdure_change perdure_modify_fn(void* context, const void* before, size_t before_size,
                                          perdure_bytes* after);
 // Changes the key as `change` says. If another thread changes the key meanwhile, calls `change`
-// again, and only its last result counts. It may call the library. `present`, which may be NULL:
-// whether the key was present before.
+// again, and only its last result counts. It may read the pool, and write other keys: such a write
+// happens at once and stays, and happens again if `change` is called again. It must not close the
+// pool or drop the map. `present`, which may be NULL: whether the key was present before.
 PERDURE_API perdure_status perdure_modify(perdure_map* map, const void* key, size_t key_size,
                                           perdure_modify_fn* change, void* context, bool* present);
 // Adds to a value of fixed size of up to 8 bytes, which is taken as an integer; an absent key

@@ -96,9 +96,10 @@ class Pool {
   Pool& operator=(Pool&&) noexcept;
   ~Pool();  // closes with the default CloseOptions; cannot report an error, close() can
 
-  // Opens or creates the map `name` (1 to 31 bytes, no NUL), as `options` say. A new map is durable
-  // when the call returns. Several calls with one name return objects of the same map. Opening is
-  // O(1). Creating is O(options.capacity) for a hash table, O(partitions) for phast, else O(1).
+  // Opens or creates the map `name` (1 to 31 bytes, no NUL), as `options` say. A new map is as
+  // durable as a mutation: in `buffered`, a power failure can undo it until the next cut or sync().
+  // Several calls with one name return objects of the same map. Opening is O(1). Creating is
+  // O(options.capacity) for a hash table, O(partitions) for phast, else O(1).
   // Errors: invalid_argument (the map has other types or another engine; the name is not allowed);
   // not_found; exists; unsupported (a new map of an engine that is not in this build);
   // unsupported_format (an existing map of an engine, or of a version of an engine, that is not in
@@ -147,11 +148,12 @@ class Pool {
   // The maps of the pool, in the order of the root directory. O(maps).
   // Errors: out_of_memory.
   Expected<std::vector<MapInfo>> list() const;
-  // Removes a map and frees its blocks. Durable when it returns: no crash brings the map back. If
-  // the map turns out to be damaged, its blocks are not freed before the next open. No other thread
-  // may be using the map; afterwards the calls of its objects fail with invalid_argument. Its
-  // memory in DRAM is freed when the pool closes. First finishes the sweep of an open that left it
-  // to the background: until then O(content of the pool), otherwise O(blocks of the map).
+  // Removes a map and frees its blocks. As durable as a mutation: no kill brings the map back; in
+  // `buffered`, a power failure can until the next cut or sync(). If the map turns out to be
+  // damaged, its blocks are not freed before the next open. No other thread may be using the map;
+  // afterwards the calls of its objects fail with invalid_argument. Its memory in DRAM is freed
+  // when the pool closes. First finishes the sweep of an open that left it to the background: until
+  // then O(content of the pool), otherwise O(blocks of the map).
   // Errors: not_found, read_only, out_of_memory, corruption (the sweep found damage).
   Status drop(std::string_view name);
 
@@ -293,7 +295,8 @@ class Pool {
   // After an error the pool is not marked clean. Errors: poisoned (a write-back failed: in `power`
   // the medium has everything that was acknowledged before; in the other modes the kernel may drop
   // the pages that it could not write, so treat the pool as damaged, docs/durability.md);
-  // corruption (found in the background or by the rest of a walk).
+  // corruption (found in the background or by the rest of a walk); pool_full, io (of the log in
+  // `buffered`: all files stay as a kill leaves them, and the next open goes on).
   Status close(const CloseOptions& options = {});
 
  private:
