@@ -161,8 +161,10 @@ class MapEngine : public Interface, public EngineInstance {
     if (!context_.epochs.nested() && !context_.epochs.gate().held()) {
       return Status::format(StatusCode::io, "mutations were refused until now; try again");
     }
-    return Status::format(StatusCode::invalid_argument,
-                          "a callback of a read, a scan or a read_batch must not change a map");
+    return Status::format(
+        StatusCode::invalid_argument,
+        "a callback of a read, a scan or a read_batch must not change a map; do so "
+        "after it");
   }
 
   // Every operation begins with one of these, under its guard.

@@ -62,7 +62,8 @@ class Tombstone final : public detail::VersionedIndex {
  private:
   [[gnu::cold]] static std::unexpected<Status> why() noexcept {
     constexpr const char* kWhy[] = {
-        "the pool of the map is closed", "the map was dropped",
+        "the pool of the map is closed; open both again",
+        "the map was dropped; open it again, or another one",
         ("the pool of the map belongs to the parent process; open it anew after fork, once the "
          "parent has closed it")};
     return fail(StatusCode::invalid_argument, "%s", kWhy[static_cast<unsigned>(E)]);

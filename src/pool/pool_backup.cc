@@ -290,8 +290,9 @@ Status Restoring::refuse_parts() noexcept {
                ? Status::format(StatusCode::exists, "%s: exists; a restore makes a new file",
                                 part.c_str())
                : Status::format(StatusCode::exists,
-                                "%s: is left of another pool of that name; remove that (perdure "
-                                "remove %.*s), or move it away",
+                                "%s: is left of a pool whose file is gone; if that was renamed, it "
+                                "needs this: bring it back; otherwise, if its data is not needed, "
+                                "remove what is left (perdure remove %.*s), or move it away",
                                 part.c_str(), length(path_), path_.data());
   }
   return check_place(path_);

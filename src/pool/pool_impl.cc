@@ -74,9 +74,11 @@ Status PoolImpl::usable() const {
 // Such a call would wait for itself.
 Status PoolImpl::in_callback() const {
   if (!core_.gate().held() && !core_.epochs().in_guard()) return {};
-  return Status::format(StatusCode::invalid_argument,
-                        "%s: a callback of a read, a scan or a read_batch must not call the pool",
-                        path_.c_str());
+  return Status::format(
+      StatusCode::invalid_argument,
+      "%s: a callback of a read, a scan or a read_batch must not call the pool; do "
+      "so after it",
+      path_.c_str());
 }
 
 bool PoolImpl::lost() const {
