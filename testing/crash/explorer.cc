@@ -430,10 +430,10 @@ void Explorer::judge(Run& run, const CrashImage& image, const std::string& path)
   } else {
     run.scratch.load_image(run.memory, image);
     // Seeded by the path: a replay then runs the same battery.
-    Expectation expected = run.expected;
     // On a page medium, a file that has its name is a pool.
-    if (run.memory.medium() == SimMedium::page) expected.created = true;
-    wrong = verdict(run.scratch, expected, hash_of(path, options_.seed) | (1ULL << 63));
+    const bool created = run.expected.created || run.memory.medium() == SimMedium::page;
+    wrong =
+        verdict(run.scratch, run.expected, created, hash_of(path, options_.seed) | (1ULL << 63));
   }
   set_timer(0);
   if (!wrong.empty()) fail(path, wrong + "\n  " + context_);

@@ -128,7 +128,8 @@ class Explorer {
   void crash_point(Run& run, std::string_view where, bool acknowledged);
   void judge_images(Run& run, const std::string& path);
   void judge(Run& run, const CrashImage& image, const std::string& path);
-  std::string verdict(SimMemory& memory, const Expectation& expected, std::uint64_t seed);
+  std::string verdict(SimMemory& memory, const Expectation& expected, bool created,
+                      std::uint64_t seed);
   std::string battery(Subject& subject, Model& model, std::uint64_t seed);
   bool starts_run(const Run& run, const std::string& path, bool kill) const;
   void second_run(Run& run, const CrashImage* image, const std::string& path);

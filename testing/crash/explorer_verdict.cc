@@ -10,7 +10,8 @@
 
 namespace perdure::testing {
 
-std::string Explorer::verdict(SimMemory& memory, const Expectation& expected, std::uint64_t seed) {
+std::string Explorer::verdict(SimMemory& memory, const Expectation& expected, bool created,
+                              std::uint64_t seed) {
   const auto violations_of = [](Subject& subject) -> std::string {
     std::vector<std::string> violations;
     subject.check(violations);
@@ -22,7 +23,7 @@ std::string Explorer::verdict(SimMemory& memory, const Expectation& expected, st
     const auto subject = factory_();
     const Status opened = subject->open(memory, seed);
     if (!opened.ok()) {
-      if (!expected.created) return {};
+      if (!created) return {};
       if (options_.process_mode) return {};  // the open may fail, with any error
       return "open: " + std::string(opened.message());
     }
@@ -64,14 +65,15 @@ std::string Explorer::battery(Subject& subject, Model& model, std::uint64_t seed
   for (std::uint32_t i = 0; i < options_.battery; ++i) {
     const Op op = source_(random);
     if (op.kind == OpKind::reopen) continue;
-    Model after;
+    // The others may change several keys, and a refused one changes none.
     const bool single = op.kind <= OpKind::find;
-    // At most one key changes, unless a whole map is dropped.
+    const bool keeps = op.kind >= OpKind::sync && op.kind <= OpKind::background;
+    Model after;
     const auto before = model.find(op.key);
     const bool had = before != model.end();
     const std::string old = had ? before->second : std::string();
-    if (!single) after = model;
-    const bool expected = apply_to(single ? model : after, op);
+    if (!single && !keeps) after = model;
+    const bool expected = apply_to(single || keeps ? model : after, op);
     const auto result = subject.apply(op);
     if (!result && result.error() == StatusCode::pool_full) {
       if (single && had) model[op.key] = old;
@@ -85,9 +87,9 @@ std::string Explorer::battery(Subject& subject, Model& model, std::uint64_t seed
       return "further operation " + describe(op) +
              (expected ? " returned false" : " returned true");
     }
-    if (!single) model = std::move(after);
-    std::string value;
+    if (!single && !keeps) model = std::move(after);
     if (!single) continue;
+    std::string value;
     const auto found = subject.lookup(op.key, value);
     const auto it = model.find(op.key);
     if (!found || *found != (it != model.end()) || (*found && value != it->second)) {

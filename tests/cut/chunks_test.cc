@@ -1,4 +1,4 @@
-// test: tsan, each engine
+// test: tsan, three engines
 // Parts of a `buffered` pool that are only in its base, and become live at their first store: with
 // threads that read and store, kills, power failures, and without space for a chunk.
 #include <signal.h>

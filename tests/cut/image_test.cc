@@ -1,4 +1,4 @@
-// test: injects, each engine
+// test: injects, three engines
 // Live images that a killed process has left (image_check.h): one that is as its process had it
 // loses nothing, and one that is older in any part is refused. Each engine: small_map().
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// test: injects, each engine, nightly
+// test: injects, three engines, nightly
 // Live images of which each page is as it was at some moment, as a disk that lost writes has them.
 // The next open must refuse such an image, or the pool has all that sync() returned for; those that
 // the check cannot see (LIMITS in image_check.h) are counted. Each engine. With PERDURE_LONG=1 some

@@ -1,4 +1,4 @@
-// test: tsan, each engine, nightly
+// test: tsan, three engines, nightly
 // Power failures of a whole pool with durability `buffered`, whose base and log are on a simulated
 // disk. The power fails at every call, and again during the recovery: the pool opens as it was at
 // one cut, not older than the last one that sync() returned for, and can be used and closed. Each

@@ -1,4 +1,4 @@
-// test: tsan, each engine
+// test: tsan, three engines
 // Processes with three threads that change a `buffered` pool, one that calls sync(), and in every
 // second round one that folds the log and compacts all the time, are killed at random moments.
 // After some of the kills the power also fails: the live image is gone, and the next boot has base

@@ -1,4 +1,4 @@
-// test: injects, each engine
+// test: injects, three engines
 // Pools with durability `buffered` on a disk that is slow, or on which a call fails. Each engine.
 #include <atomic>
 #include <filesystem>
