@@ -52,9 +52,8 @@ struct Log {
 struct Shared {
   std::atomic<bool> opened;
   std::atomic<bool> reported;  // `found` is complete
-  std::atomic<bool> failed;
+  FirstFailure failure;
   std::atomic<const SiteInfo*> killed_at;
-  char message[512];
   std::uint64_t found[kNumbers];
   Log logs[kTortureThreads];
 };
@@ -95,12 +94,7 @@ class Child {
 
  private:
   [[noreturn]] void give_up(const std::string& what, const Status& status) {
-    bool expected = false;
-    if (shared_.failed.compare_exchange_strong(expected, true)) {
-      std::snprintf(shared_.message, sizeof shared_.message, "%s: %s", what.c_str(),
-                    std::string(status.message()).c_str());
-    }
-    _exit(9);
+    shared_.failure.report(what + ": " + std::string(status.message()));
   }
 
   void work(std::uint32_t thread, std::uint64_t seed) {
@@ -236,7 +230,8 @@ class Counters {
 
  private:
   void one_process(std::uint64_t cycle, bool last) {
-    shared_->opened = shared_->reported = shared_->failed = false;
+    shared_->opened = shared_->reported = false;
+    shared_->failure.clear();
     for (Log& log : shared_->logs) log.started = log.acknowledged = 0;
     const bool by_site = options_.mode != "plain" && random_.one_in(2);
     const std::uint64_t nth = by_site && !last ? 1 + random_.below(1000) : 0;
@@ -255,7 +250,7 @@ class Counters {
     created_ = created_ || shared_->opened.load();
     const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     const bool finished = last && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    if (shared_->failed.load()) return fail(cycle, shared_->message);
+    if (shared_->failure.reported()) return fail(cycle, shared_->failure.text());
     if (hangs) return fail(cycle, "the child hangs");
     if (!killed && !finished) return fail(cycle, "a child died: " + std::to_string(status));
     report_.kills += killed ? 1 : 0;

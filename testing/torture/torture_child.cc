@@ -117,13 +117,7 @@ std::string text_of(const TortureOptions& options, const LogEntry& entry) {
 
 }  // namespace
 
-void TortureChild::report(const std::string& what) {
-  bool expected = false;
-  if (log_.failed.compare_exchange_strong(expected, true)) {
-    std::snprintf(log_.message, sizeof(log_.message), "%s", what.c_str());
-  }
-  _exit(9);
-}
+void TortureChild::report(const std::string& what) { log_.failure.report(what); }
 
 void TortureChild::wait_for_the_kill() {
   for (;;) pause();

@@ -6,8 +6,12 @@
 // A thread whose list is full waits for the kill.
 #pragma once
 
+#include <sched.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 
 #include "testing/crash/subject.h"
@@ -69,6 +73,28 @@ struct SeenVersions {
   Cut cuts[kMostVersions][kTortureThreads];
 };
 
+// What a child reports and ends with: the failure that its first thread has found. A kill may come
+// before the text is whole; then nothing is reported.
+class FirstFailure {
+ public:
+  void clear() { reported_ = found_ = false; }
+  [[noreturn]] void report(const std::string& what) {
+    if (!found_.exchange(true)) {
+      std::snprintf(text_, sizeof(text_), "%s", what.c_str());
+      reported_ = true;
+    }
+    while (!reported_.load()) sched_yield();  // the other thread ends the process
+    _exit(9);
+  }
+  bool reported() const { return reported_.load(); }
+  const char* text() const { return text_; }
+
+ private:
+  std::atomic<bool> found_;
+  std::atomic<bool> reported_;
+  char text_[1024];
+};
+
 struct TortureLog {
   std::atomic<Phase> phase;
   std::atomic<Outcome> outcome[kTortureThreads][kMostTogether];
@@ -82,8 +108,7 @@ struct TortureLog {
   std::atomic<std::uint64_t> rollback_to;  // stored before the rollback
   std::atomic<bool> rolled_back;           // stored after the rollback
   std::atomic<Outcome> rollback_outcome;   // of a rollback that the last kill interrupted
-  std::atomic<bool> failed;
-  char message[1024];
+  FirstFailure failure;
   ThreadLog threads[kTortureThreads];
 };
 

@@ -173,9 +173,8 @@ class Torture {
   }
 
   void one_cycle(const KillPlan& plan) {
-    *log_->message = '\0';
     log_->phase = Phase::started;
-    log_->failed = false;
+    log_->failure.clear();
     log_->killed_at = nullptr;
     log_->open_calls = log_->close_calls = 0;
     for (ThreadLog& thread : log_->threads) thread.started = thread.acknowledged = 0;
@@ -214,7 +213,7 @@ class Torture {
   }
   bool over(pid_t pid) {
     siginfo_t info{};
-    return log_->failed.load() ||
+    return log_->failure.reported() ||
            (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
             info.si_pid == pid);
   }
@@ -283,7 +282,7 @@ class Torture {
 
   // Updates the models by what the dead child acknowledged.
   void settle(const KillPlan& plan, int status, bool hangs) {
-    if (log_->failed.load()) return fail(log_->message);
+    if (log_->failure.reported()) return fail(log_->failure.text());
     if (hangs) return fail("the child hangs");
     const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     const bool finished = plan.last && WIFEXITED(status) && WEXITSTATUS(status) == 0;
