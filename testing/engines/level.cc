@@ -37,12 +37,13 @@ Op new_key(Random& random) {
 Op old_key(Random& random) { return {OpKind::erase, integer_key(1 + random.below(40)), {}}; }
 
 // An Update is gone before its slot changes again, and gone after recovery: the key whose value is
-// replaced goes, and others take its slot.
-Exploration updated_again(ExploreOptions options, std::uint64_t key) {
+// replaced goes, and others take its slot. With `two_lines`, so is the second slot of a key.
+Exploration updated_again(ExploreOptions options, std::uint64_t key, bool two_lines = false) {
   const auto op = [](OpKind kind, std::uint64_t of, char value) {
     return Op{kind, integer_key(of), std::string(8, value)};
   };
-  for (std::uint64_t n = 1; n <= 5; ++n) options.prepare.push_back(op(OpKind::insert, n, 'a'));
+  const std::uint64_t keys = two_lines ? 10 : 5;
+  for (std::uint64_t n = 1; n <= keys; ++n) options.prepare.push_back(op(OpKind::insert, n, 'a'));
   std::vector<Op> ops;
   for (std::uint64_t round = 1; round <= 4; ++round) {
     const std::uint64_t other = 10 * round + key;
@@ -56,9 +57,12 @@ Exploration updated_again(ExploreOptions options, std::uint64_t key) {
     return random.one_in(2) ? op(OpKind::erase, key, ' ')
                             : op(OpKind::insert, 100 + random.below(20), 'd');
   };
-  return directed_one("updated_again" + std::to_string(key),
-                      subjects(KeyKind::array, {.background_thread = false}), next, options,
-                      std::move(ops));
+  const MapSetup setup{.background_thread = false};
+  const std::string name = (two_lines ? "moved_and_updated" : "updated_again");
+  return directed_one(name + std::to_string(key),
+                      two_lines ? level_subjects<level::ArrayCodec, TwoLineGeometry>(setup)
+                                : subjects(KeyKind::array, setup),
+                      next, options, std::move(ops));
 }
 
 // Crashes within a movement, and within the recovery that ends it; another movement takes the line
@@ -84,7 +88,10 @@ std::vector<Exploration> directed(Preset preset) {
   options.second_in = 2;
   for (const std::uint64_t stride : {1, 2}) all.push_back(moved_again(options, stride));
   options.second_in = 1;  // crashes within the recovery that finds an Update
-  for (const std::uint64_t key : {1, 3}) all.push_back(updated_again(options, key));
+  for (const std::uint64_t key : {1, 3}) {
+    all.push_back(updated_again(options, key));
+    all.push_back(updated_again(options, key, true));
+  }
   return all;
 }
 
@@ -101,7 +108,10 @@ std::vector<Exploration> trials() {
   all.push_back(directed_one("drained_again", level_subjects<level::IntegerCodec, SlowGeometry>({}),
                              old_key, again, grown_and_shrunk()));
   again.explore_create = false;
-  for (std::uint64_t key = 1; key <= 5; ++key) all.push_back(updated_again(again, key));
+  for (std::uint64_t key = 1; key <= 5; ++key) {
+    all.push_back(updated_again(again, key));
+    all.push_back(updated_again(again, 2 * key, true));
+  }
   for (std::uint64_t stride = 1; stride <= 6; ++stride) all.push_back(moved_again(again, stride));
   return all;
 }

@@ -53,15 +53,19 @@ SubjectFactory level_subjects(const MapSetup& setup) {
 
 // Tables that drain one bucket at a time.
 using SlowGeometry = level::Geometry<1, 1, 1, 1, 1>;
+// Buckets of two lines, as pools have them: an array may go from one to the other.
+using TwoLineGeometry = level::Geometry<2, 1, 2, 1, 2>;
 
 // level_subject.cc has the instantiations that tests share.
 extern template struct LevelTraits<level::IntegerCodec, level::TinyGeometry>;
 extern template struct LevelTraits<level::BytesCodec, level::TinyGeometry>;
 extern template struct LevelTraits<level::ArrayCodec, level::TinyGeometry>;
+extern template struct LevelTraits<level::ArrayCodec, TwoLineGeometry>;
 extern template struct LevelTraits<level::IntegerCodec, SlowGeometry>;
 extern template class MapSubject<LevelTraits<level::IntegerCodec, level::TinyGeometry>>;
 extern template class MapSubject<LevelTraits<level::BytesCodec, level::TinyGeometry>>;
 extern template class MapSubject<LevelTraits<level::ArrayCodec, level::TinyGeometry>>;
+extern template class MapSubject<LevelTraits<level::ArrayCodec, TwoLineGeometry>>;
 extern template class MapSubject<LevelTraits<level::IntegerCodec, SlowGeometry>>;
 
 }  // namespace perdure::testing

@@ -49,5 +49,35 @@ TEST(LevelArrayCrash, L5_E25_E26_Updates) {
   EXPECT_GE(report.second_images, at_least(100));
 }
 
+// E30: both words of a value, into the bucket's other line. Ten items in twelve slots fill lines
+// and leave slots in buckets. Recovery that drops one of two slots is struck again.
+TEST(LevelArrayCrash, E30_UpdatesOverTwoLines) {
+  std::vector<Op> prepare;
+  for (std::uint64_t key = 1; key <= 10; ++key) prepare.push_back(op(OpKind::insert, key, 'a'));
+  std::vector<Op> ops;
+  for (std::uint64_t key = 1; key <= 10; ++key) ops.push_back(op(OpKind::update, key, 'b'));
+  ops.push_back(op(OpKind::erase, 3, ' '));
+  ops.push_back(op(OpKind::insert, 11, 'c'));
+  for (std::uint64_t key = 1; key <= 10; ++key) ops.push_back(op(OpKind::update, key, 'd'));
+  const OpSource changes = [](Random& random) {
+    static constexpr OpKind kKinds[] = {OpKind::update, OpKind::erase, OpKind::insert};
+    return op(kKinds[random.below(3)], 1 + random.below(11),
+              static_cast<char>('A' + random.below(26)));
+  };
+  const ExploreReport report =
+      explore_workload(level_subjects<level::ArrayCodec, TwoLineGeometry>(kSetup), changes,
+                       {.capacity = 2 << 20,
+                        .limits = {.product = 512, .random = 16, .sampled = 100},
+                        .second_limits = {.product = 16, .random = 4, .sampled = 16},
+                        .battery = 60,
+                        .second_in = 4,
+                        .kill_in = 3,
+                        .second_ops = 4,
+                        .prepare = prepare,
+                        .explore_create = false},
+                       ops, {"level.update.copy", "level.update.old", "level.recover.double"});
+  EXPECT_GE(report.second_images, at_least(100));
+}
+
 }  // namespace
 }  // namespace perdure::testing

@@ -131,11 +131,11 @@ constexpr MapKinds kRecords{KeyKind::integer, ValueKind::bytes, 8, 0};
 constexpr MapKinds kArrays{KeyKind::array, ValueKind::array, 16, 15};
 
 // A map of three buckets in a pool of its own; mutations do the background work.
-template <class Codec>
+template <class Codec, class Geometry = TinyGeometry>
 class Table {
  public:
-  using Subject = testing::LevelTraits<Codec, TinyGeometry>;
-  using Map = Level<SimPlatform, Codec, TinyGeometry>;
+  using Subject = testing::LevelTraits<Codec, Geometry>;
+  using Map = Level<SimPlatform, Codec, Geometry>;
 
   explicit Table(const MapKinds& kinds) {
     SimPlatform::seed(1);
@@ -209,12 +209,14 @@ void records_under(const char* site, Mutant mutant, bool updates) {
   if (updates) (void)table.index().update({.word = 1}, {.bytes = "another"});
 }
 
-// Values whose second words differ: with the line's other slot free, then taken.
+// Values whose second words differ: with the line's other slot free, then taken, then most of the
+// bucket.
+template <class Geometry = TinyGeometry>
 void arrays_under(const char* site, Mutant mutant) {
   const ScopedMutant scoped(site, mutant);
   ASSERT_TRUE(scoped.matched());
-  Table<ArrayCodec> table(kArrays);
-  for (const char last : {'a', 'f'}) {
+  Table<ArrayCodec, Geometry> table(kArrays);
+  for (const char last : {'a', 'f', 'j'}) {
     for (char round = 'a'; round <= 'c'; ++round) {
       for (char key = 'a'; key <= last; ++key) {
         (void)table.index().put({.bytes = std::string(16, key)}, {.bytes = std::string(15, round)});
@@ -289,6 +291,10 @@ TEST(LevelAssert, I4) {
   for (const char* site : {"level.update.slot", "level.update.array", "level.update.clear"}) {
     EXPECT_VIOLATES("level.I4", arrays_under(site, Mutant::drop_fence)) << site;
   }
+  for (const char* site : {"level.update.copy", "level.update.old"}) {
+    EXPECT_VIOLATES("level.I4", arrays_under<testing::TwoLineGeometry>(site, Mutant::drop_fence))
+        << site;
+  }
   EXPECT_VIOLATES("level.I4", {
     Words table(kWords);
     Peek::fill_upper(table.map());
@@ -339,6 +345,7 @@ TEST(LevelAssert, SoundOperationsViolateNothing) {
   work();
   records_under("level.record.write", Mutant::none, true);
   arrays_under("level.update.slot", Mutant::none);
+  arrays_under<testing::TwoLineGeometry>("level.update.copy", Mutant::none);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 // LAYOUT  layout.h and line.h (media), tier.h (DRAM). A bucket is two lines of {tokens, 3 slots,
 //   crc}. In maps of arrays, a line has 2 slots of 31 bytes and their tokens.
 // READING PATH  (lines) Core: layout.h 142, line.h 106, codec.h 99, tier.h 214, locks.h 97,
-//   state.h 109, lookup.h 487, movement.h 724, write.h 697, recovery.h 511. Optional parts end two
+//   state.h 109, lookup.h 487, movement.h 724, write.h 721, recovery.h 529. Optional parts end two
 //   of them: write_many() and plans of batches end write.h; check, audit and statistics end
 //   recovery.h. Each class derives from the one before it: ../map_engine.h -> state.h ->
 //   lookup.h -> movement.h -> write.h -> recovery.h -> this.
@@ -18,8 +18,9 @@
 //   level.I1 C  A slot counts iff its token is set. Its key lies in one of the two buckets that its
 //         hashes name in that level.
 //   level.I2 C  A key counts once. It counts twice, with one value, only where a Move line names
-//         both lines, or where one of the two is in the level that is being drained. Recovery drops
-//         either one.
+//         both lines, or where one of the two is in the level that is being drained. An array
+//         counts twice, with two values, only in the two lines of one bucket. Recovery drops either
+//         one.
 //   level.I3 C  Levels, records and descriptors are durable before the word that names them. A new
 //         level is durably zero. A level leaves the table when none of its tokens is set, durably.
 //   level.I4 D  Everything that a returned operation has seen is durable. A bucket's lock is held
@@ -46,8 +47,9 @@
 //           (LP) -> retire. 1F 1S; by a record (k+1)F 2S. Absent: as find. After kRetries it takes
 //           the locks of an insert; a put that finds nothing is an insert.
 //   .. of an array's two words (write.h): the other slot of the line and both tokens, in one
-//           line -> F S (PP). If that slot is taken: Update line, F S (PP) -> both words, F S ->
-//           no Update, F S. 1F 1S or 3F 3S.
+//           line -> F S (PP). 1F 1S. If that slot is taken: a free slot of the bucket, F S -> the
+//           old token off, F S (PP). 2F 2S. If the bucket is full: Update line, F S (PP) -> both
+//           words, F S -> no Update, F S. 3F 3S.
 //   erase   as update -> token -> F S (PP) -> fingerprint -> unlock (LP). 1F 1S.
 //   update_if, erase_if  as update and erase, after a look at the value under the lock.
 //   many    of values of one word or a record, up to 16: records, F*k each, one S -> all locks, all
@@ -82,11 +84,11 @@
 //             two sees that the table is too large.
 // RECOVERY  O(buckets), in parallel. Update lines: their values are stored again, then they are
 //   cleared (E25). Move lines, one after the other, each with a new look at both lines: a key in
-//   both lines loses its slot in `from`. Then every level: fingerprints, counts, marks. The level
-//   that is being drained comes last, and an item that is already in another level loses its slot
-//   there. Idempotent: beside the Updates, recovery only clears tokens, each of one of two copies.
-//   start() continues the resize from its first bucket. Non-authoritative pointers: Move lines;
-//   slots without a token.
+//   both lines loses its slot in `from`. Then every level: fingerprints, counts, marks; an array
+//   that has two slots of a bucket loses the second (E30). The level that is being drained comes
+//   last, and an item that is already in another level loses its slot there. Idempotent: beside the
+//   Updates, recovery only clears tokens, each of one of two copies. start() continues the resize
+//   from its first bucket. Non-authoritative pointers: Move lines; slots without a token.
 // RECLAMATION  levels, records, descriptors, tiers and views through epochs, after the fence of
 //   their unlink.
 // PROGRESS  blocking. A find waits for a writer of one of its buckets, at most for its fences. An

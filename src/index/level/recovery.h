@@ -283,6 +283,13 @@ class Recovery : public Write<T> {
         platform.flush(&line.tokens, 8, "level.recover.twice"_site);
         continue;
       }
+      if constexpr (Form::kArrays) {
+        if (!clean && is_double(place, item, probe) && P::runs("level.recover.double"_site)) {
+          clear_token(place);
+          platform.flush(&line.tokens, 8, "level.recover.double"_site);
+          continue;
+        }
+      }
       if (has_records()) {
         if (Status s = mark_record(item.value[0]); !s.ok()) {
           if (Status p = pass_over(std::move(s)); !p.ok()) return p;
@@ -307,6 +314,17 @@ class Recovery : public Write<T> {
     if (s.ok()) s = context_.heap.mark(offset, "level.recover.mark_record"_site);
     if (s.ok() && context_.heap.block_bytes(offset) == 0) s = Records<P>::damaged(offset);
     return s;
+  }
+
+  // Returns whether the key is also in an earlier slot of the bucket: a crash has ended an update
+  // between its two slots (E30).
+  bool is_double(const Place<T>& place, const Item<T>& item, const Probe& probe) const {
+    for (Place<T> other{place.tier, place.bucket, 0}; other.slot < place.slot; ++other.slot) {
+      if (other.meta().print(other.slot) == probe.print && Base::same_item(item, load(other))) {
+        return true;
+      }
+    }
+    return false;
   }
 
   // Returns whether an item of the level that is being drained is also in another level.

@@ -3,10 +3,12 @@
 // all its candidates, after it has found the key absent. It keeps level.I3 and level.I4 for the
 // stores that replace a value.
 //
-// REPLACE  One word is stored in place. An array that differs in its second word goes into the
-//   line's other slot; or it is replaced in place, and an Update line records that, which recovery
-//   applies again.
-// ORDERING  of replace_in_place; each step comes after the fence of the step before:
+// REPLACE  One word is stored in place. An array that differs in its second word goes into a free
+//   slot: the line's other one, or one of the bucket's other line. If the bucket is full, it is
+//   replaced in place, and an Update line records that, which recovery applies again.
+// ORDERING  of replace_elsewhere: the new slot with its token -> fence -> the old slot's token off.
+//   A crash between the two leaves both, and recovery drops one. Of replace_in_place; each step
+//   comes after the fence of the step before:
 //   Update line (its place last) -> the slot's words -> place of the Update 0. A crash keeps a
 //   prefix of a line's stores, so an Update that has its place has its value. It names a slot whose
 //   lock is held until the Update is gone, so no other value can have come into the slot.
@@ -525,7 +527,7 @@ class Write : public Movement<T> {
 
   // Replaces a value of two words. If only the first word differs, one store does it. If the line's
   // other slot is free, the value goes there: one store sets that slot's token and clears this
-  // one's. Else the value is replaced in place, under an Update.
+  // one's.
   [[gnu::noinline]] Made replace_array(const Place<T>& place, const Item<T>& before,
                                        const Item<T>& item, Locks<T>& locks)
     requires(Form::kArrays)
@@ -538,11 +540,33 @@ class Write : public Movement<T> {
     locks.changed(place.tier, place.bucket);
     const std::uint32_t own = place.in_line();
     const Place<T> other{place.tier, place.bucket, place.slot - own + (1 - own)};
-    if ((Form::tokens(platform, line) & other.bit()) != 0) return replace_in_place(place, item);
+    if ((Form::tokens(platform, line) & other.bit()) != 0) return replace_elsewhere(place, item);
     Form::put(platform, line, other.in_line(), item, place.bit());
     if (!persist(&line, sizeof(line), "level.update.slot"_site)) return Made::failed;  // PP(update)
     PERDURE_ASSERT(P, "level.I4", persisted(line));
     show(other, place.meta().print(place.slot));
+    hide(place);
+    return Made::done;
+  }
+
+  // The line is full. Stores the new item into the bucket's other line, then clears the token of
+  // the old one: two lines have no common store. In between the key counts twice (E30).
+  [[gnu::noinline]] Made replace_elsewhere(const Place<T>& place, const Item<T>& item)
+    requires(Form::kArrays)
+  {
+    P& platform = context_.platform;
+    const std::uint8_t print = place.meta().print(place.slot);
+    const Place<T> other{place.tier, place.bucket, place.tier->free_slot(place.bucket, print)};
+    if (other.slot == kSlots) return replace_in_place(place, item);
+    set_item(other, item);
+    if (!persist(&other.line(), sizeof(Line<T>), "level.update.copy"_site)) return Made::failed;
+    PERDURE_ASSERT(P, "level.I4", persisted(other.line()));
+    clear_token(place);
+    std::uint64_t& tokens = place.line().tokens;
+    if (!persist(&tokens, sizeof(tokens), "level.update.old"_site))
+      return Made::failed;  // PP(update)
+    PERDURE_ASSERT(P, "level.I4", platform.persisted(&tokens, sizeof(tokens)));
+    show(other, print);
     hide(place);
     return Made::done;
   }
