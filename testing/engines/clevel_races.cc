@@ -318,6 +318,50 @@ InterleaveReport drains_beside_a_move(const std::string& name, bool quiet) {
   return interleaver.sweep({}, 0, {{1, done()}, {0, done()}});
 }
 
+// Whether the insert of a key would put its item into the last level.
+bool lands_in_last(const Ops& setup, std::uint64_t key) {
+  const ScopedWorld world;
+  SimPlatform::seed(InterleaveOptions{}.seed);
+  SimMemory memory(InterleaveOptions{}.capacity);
+  ClevelSubject<clevel::IntegerCodec> subject{MapSetup{}};
+  if (!subject.create(memory).ok() || !subject.open(memory, 1).ok() || !subject.close().ok() ||
+      !subject.open(memory, 1).ok()) {
+    return false;
+  }
+  const auto last = [&] { return subject.stats().levels[subject.stats().levels.size() - 1]; };
+  for (const Op& op : setup) (void)subject.apply(op);
+  const std::uint64_t before = last().entries;
+  (void)subject.apply(insert(key, 1));
+  return last().entries > before;
+}
+
+// An insert is stopped at each of its steps while the level drains that has its item. It must not
+// take an item for its own that the rehash has withdrawn (clevel.I3), nor insert what is erased.
+InterleaveReport drains_beside_an_insert(const std::string& name, bool quiet) {
+  const Ops setup = with(steps_of_background(), {insert(1, 1), insert(2, 1), insert(3, 1)});
+  Ops drains;
+  for (std::uint64_t key = 400; key < 414; ++key) drains.push_back(insert(key, 1));
+  drains = with(drains, Ops(30, background()));
+  InterleaveReport all;
+  int keys = 0;
+  for (std::uint64_t key = 300; keys < 4 && all.ok(); ++key) {
+    if (!lands_in_last(setup, key)) continue;
+    for (const Ops& after : {Ops{find(key)}, Ops{insert(key, 2), erase(key)}}) {
+      Interleaver interleaver(
+          stepped(), {.name = name + std::to_string(key) + "_" + std::to_string(after.size()),
+                      .setup = setup,
+                      .threads = {{insert(key, 1), find(key)}, with(drains, after)},
+                      .crashes = keys == 0,
+                      .limits = kFewer,
+                      .quiet = quiet});
+      all.add(interleaver.sweep({}, 0, {{1, done()}, {0, done()}}));
+      if (!all.ok()) break;
+    }
+    ++keys;
+  }
+  return all;
+}
+
 // A step has found a level, and is stopped before it takes a range. That level goes, and another
 // thread is at a range of the next one. The first must take no range of that (clevel.I3).
 InterleaveReport ranges_of_a_level_that_is_gone(const std::string& name, bool quiet) {
@@ -448,43 +492,45 @@ InterleaveReport levels_in_used_blocks(const std::string& name, bool quiet) {
 }  // namespace
 
 std::vector<NamedInterleaving> clevel_interleavings() {
-  return {{"levels_in_used_blocks", &levels_in_used_blocks},
-          {"results_beside_writers", &results_beside_writers},
-          {"X3_scans_beside_erases",
-           &scans_beside_erases,
-           {"clevel.scan.dead:drop_flush", "clevel.scan.dead:drop_fence",
-            "clevel.scan.dead:delay_flush", "clevel.scan.dead:publish_first"}},
-          {"erases_beside_the_rehash", &erases_beside_the_rehash},
-          {"I4_X4_reuse_beside_the_rehash",
-           &reuse_beside_the_rehash,
-           {"clevel.rehash.seal:drop_flush", "clevel.rehash.seal:drop_fence"}},
-          {"I4_X4_reuse_beside_a_move",
-           &reuse_beside_a_move,
-           {"clevel.move.slot:drop_flush", "clevel.move.slot:drop_fence"}},
-          {"inserts_into_a_new_map", &inserts_into_a_new_map, {"clevel.start.opened:drop_fence"}},
-          {"inserts_into_a_new_level",
-           &inserts_into_a_new_level,
-           {"clevel.ring.word:drop_flush", "clevel.ring.word:drop_fence",
-            "clevel.ring.word:delay_flush", "clevel.ring.word:publish_first"}},
-          {"drains_beside_a_move", &drains_beside_a_move, {"clevel.rehash.raise:skip_step"}},
-          {"ranges_of_a_level_that_is_gone",
-           &ranges_of_a_level_that_is_gone,
-           {"clevel.rehash.gone:skip_step"}},
-          {"C4_inserts_beside_an_insert",
-           &inserts_beside_an_insert,
-           {"clevel.insert.help:skip_step", "clevel.insert.follow:skip_step"}},
-          {"C4_inserts_in_a_block_that_was_the_last_insert",
-           &inserts_in_a_block_that_was_the_last_insert,
-           {"clevel.erase.forget:skip_step"}},
-          {"inserts_beside_the_walk", &inserts_beside_the_walk, {"clevel.mark.pending:skip_step"}},
-          {"words_that_come_late", &words_that_come_late, {"clevel.ring.held:skip_step"}},
-          {"X4_reuse_after_an_undone_copy",
-           &reuse_after_an_undone_copy,
-           {"clevel.rehash.undo:drop_flush"}},
-          {"absence_beside_the_rehash", &absence_beside_the_rehash},
-          {"X3_absence_beside_the_walk",
-           &absence_beside_the_walk,
-           {"clevel.mark.dead:drop_flush", "clevel.mark.dead:drop_fence"}}};
+  return {
+      {"levels_in_used_blocks", &levels_in_used_blocks},
+      {"results_beside_writers", &results_beside_writers},
+      {"X3_scans_beside_erases",
+       &scans_beside_erases,
+       {"clevel.scan.dead:drop_flush", "clevel.scan.dead:drop_fence",
+        "clevel.scan.dead:delay_flush", "clevel.scan.dead:publish_first"}},
+      {"erases_beside_the_rehash", &erases_beside_the_rehash},
+      {"I4_X4_reuse_beside_the_rehash",
+       &reuse_beside_the_rehash,
+       {"clevel.rehash.seal:drop_flush", "clevel.rehash.seal:drop_fence"}},
+      {"I4_X4_reuse_beside_a_move",
+       &reuse_beside_a_move,
+       {"clevel.move.slot:drop_flush", "clevel.move.slot:drop_fence"}},
+      {"inserts_into_a_new_map", &inserts_into_a_new_map, {"clevel.start.opened:drop_fence"}},
+      {"inserts_into_a_new_level",
+       &inserts_into_a_new_level,
+       {"clevel.ring.word:drop_flush", "clevel.ring.word:drop_fence",
+        "clevel.ring.word:delay_flush", "clevel.ring.word:publish_first"}},
+      {"drains_beside_a_move", &drains_beside_a_move, {"clevel.rehash.raise:skip_step"}},
+      {"drains_beside_an_insert", &drains_beside_an_insert, {"clevel.insert.withdrawn:skip_step"}},
+      {"ranges_of_a_level_that_is_gone",
+       &ranges_of_a_level_that_is_gone,
+       {"clevel.rehash.gone:skip_step"}},
+      {"C4_inserts_beside_an_insert",
+       &inserts_beside_an_insert,
+       {"clevel.insert.help:skip_step", "clevel.insert.follow:skip_step"}},
+      {"C4_inserts_in_a_block_that_was_the_last_insert",
+       &inserts_in_a_block_that_was_the_last_insert,
+       {"clevel.erase.forget:skip_step"}},
+      {"inserts_beside_the_walk", &inserts_beside_the_walk, {"clevel.mark.pending:skip_step"}},
+      {"words_that_come_late", &words_that_come_late, {"clevel.ring.held:skip_step"}},
+      {"X4_reuse_after_an_undone_copy",
+       &reuse_after_an_undone_copy,
+       {"clevel.rehash.undo:drop_flush"}},
+      {"absence_beside_the_rehash", &absence_beside_the_rehash},
+      {"X3_absence_beside_the_walk",
+       &absence_beside_the_walk,
+       {"clevel.mark.dead:drop_flush", "clevel.mark.dead:drop_fence"}}};
 }
 
 RaceList clevel_races() {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -21,10 +22,14 @@ namespace {
 
 using Words = ClevelSubject<clevel::IntegerCodec>;
 
+// The memory of the map under the interleaver.
+const SimMemory* memory_now = nullptr;
+
 // Its threads have blocks of every size that they need, so that they do not meet in the heap.
 class Provided : public Words {
  public:
   Status open(SimMemory& memory, std::uint64_t boot) override {
+    if (boot == 1) memory_now = &memory;
     Status s = Words::open(memory, boot);
     const std::uint32_t self = SimPlatform::world().thread;
     for (std::uint32_t slot = 1; s.ok() && boot == 1 && slot <= 3; ++slot) {
@@ -70,6 +75,8 @@ class Twin {
     for (const Op& op : ops) apply(op);
   }
   std::size_t levels() { return subject_.stats().levels.size(); }
+  // The entries of the last level.
+  std::uint64_t in_last() { return subject_.stats().levels[levels() - 1].entries; }
   std::uint64_t stripe(std::uint64_t key) const {
     const clevel::Root& root = *clevel_root(memory_);
     const clevel::Seed seed{.a = root.seed[0], .b = root.seed[1]};
@@ -251,6 +258,124 @@ TEST(ClevelProgress, AnInsert) {
                      kSecondStops);
     }
   }
+}
+
+// The words of the ring, the last level first. Needs no lock and takes no step.
+std::vector<std::uint64_t> ring_now() {
+  const clevel::Root& root = *clevel_root(*memory_now);
+  std::vector<std::uint64_t> words;
+  const auto at = [&](std::uint32_t i) { return root.levels[i % clevel::kRing]; };
+  std::uint32_t begin = 0;
+  while (at(begin) == 0 || at(begin + clevel::kRing - 1) != 0) ++begin;
+  for (; at(begin) != 0; ++begin) words.push_back(at(begin));
+  return words;
+}
+bool has_levels(std::size_t n) { return ring_now().size() == n; }
+// Whether a third level is there, and all but so many buckets of the last one are sealed.
+bool drained_but(std::uint64_t buckets) {
+  const auto words = ring_now();
+  if (words.size() < 3) return false;
+  const auto* level = reinterpret_cast<const clevel::Bucket*>(
+      memory_now->base() + (words[0] & clevel::kOffsetMask & ~std::uint64_t{63}));
+  for (std::uint64_t b = 0; b < std::uint64_t{1} << (words[0] & 63); ++b) {
+    const auto& slots = level[b].slots;
+    const bool sealed = slots[0] == clevel::kSealed && slots[1] == clevel::kSealed;
+    if (!sealed && buckets-- == 0) return false;
+  }
+  return true;
+}
+
+// Thread 0 is stopped before each of its steps. Thread 1 makes a third level and drains the last
+// one, until `goal` holds; then both end.
+void expect_drain(const std::string& part, const Ops& setup, const std::vector<Ops>& threads,
+                  const std::string& goal, const std::function<bool()>& reached,
+                  const std::vector<Leg>& begin = {}) {
+  for (std::uint64_t step = 0;; ++step) {
+    Interleaver interleaver(words(), {.name = test_name(part + std::to_string(step)),
+                                      .setup = setup,
+                                      .threads = threads,
+                                      .crashes = false,
+                                      .quiet = true});
+    std::vector<Leg> legs = begin;
+    for (const Leg& leg : {Leg{0, steps(step)},
+                           {1, holds("a third level", [] { return has_levels(3); })},
+                           {1, holds(goal, reached)},
+                           {1, done()},
+                           {0, done()}}) {
+      legs.push_back(leg);
+    }
+    const auto report = interleaver.directed(legs);
+    ASSERT_EQ(report.legs.size(), legs.size());
+    if (report.legs[begin.size()] != LegEnd::reached) {  // it has not so many steps
+      EXPECT_GT(step, 20U);
+      return;
+    }
+    expect_clean(report);
+    for (std::size_t i = begin.size() + 1; i < begin.size() + 3; ++i) {
+      EXPECT_EQ(report.legs[i], LegEnd::reached) << part << " step " << step << ": " << goal;
+    }
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+// Inserts after which there is a third level, also if an entry of the twin is not there, and steps
+// that drain one.
+Ops growth(Twin& twin) {
+  const std::size_t begin = twin.done().size();
+  std::uint64_t key = 100;
+  for (; twin.levels() < 3; ++key) twin.apply(insert(key, key));
+  Ops ops(twin.done().begin() + static_cast<std::ptrdiff_t>(begin), twin.done().end());
+  for (int n = 0; n < 3; ++n, ++key) ops.push_back(insert(key, key));
+  return with(ops, steps_of_background(60));
+}
+
+// An insert, whose item lies in the last level. The level drains and goes (44).
+TEST(ClevelProgress, TheDrainGoesOnBesideAnInsert) {
+  int keys = 0;
+  for (std::uint64_t key = 50; keys < 3; ++key) {
+    Twin twin;
+    twin.apply({insert(1, 1), insert(2, 1), insert(3, 1)});
+    const Ops setup = twin.done();
+    const std::uint64_t before = twin.in_last();
+    twin.apply(insert(key, 1));
+    if (twin.in_last() == before) continue;
+    ++keys;
+    const Ops beside = growth(twin);
+    for (const Op& op : {insert(key, 1), many({insert(key, 1), insert(60, 1)})}) {
+      expect_drain(std::to_string(key) + (op.kind == OpKind::many ? "many" : ""), setup,
+                   {{op}, beside}, "two levels again", [] { return has_levels(2); });
+    }
+  }
+}
+
+// An erase between death and slot, or an insert that moves an item up: the other ranges drain.
+TEST(ClevelProgress, TheDrainGoesOnBesideAnEraseAndAMove) {
+  Twin twin;
+  const SiteInfo* moves = find_site("clevel.move.slot");
+  reset_site_counts();
+  for (std::uint64_t key = 1; moves->flush_count.load() == 0; ++key) {
+    ASSERT_LT(key, 100U);
+    twin.apply(insert(key, 100 + key));
+    twin.apply(steps_of_background(8));
+  }
+  const Ops all = twin.done();
+  const Op mover = all[all.size() - 9];
+  const Ops setup(all.begin(), all.end() - 9);
+  const Ops beside = growth(twin);
+  expect_drain("move", setup, {{mover}, beside}, "all but two", [] { return drained_but(2); });
+  for (std::uint64_t key = 1; key <= 3; ++key) {
+    expect_drain("erase" + std::to_string(key), setup, {{erase(key)}, beside}, "all but one",
+                 [] { return drained_but(1); });
+  }
+}
+
+// A step of the rehash: the other ranges drain.
+TEST(ClevelProgress, TheDrainGoesOnBesideARange) {
+  Twin twin;
+  (void)grown_to(twin, 2);
+  const Ops setup = with(twin.done(), growth(twin));
+  const Ops grown(setup.begin(), setup.end() - 60);
+  expect_drain({}, grown, {steps_of_background(2), steps_of_background(60)}, "all but one",
+               [] { return drained_but(1); }, {{0, flush_of("clevel.rehash.copy")}});
 }
 
 // A scan. It holds the rehash back, so that levels pile up.

@@ -9,7 +9,7 @@
 //   sealed; there is no persistent cursor, context or buffer; an update never writes a slot; of the
 //   inserts of one key one succeeds.
 // READING PATH  (lines) Core: layout.h 78, hash.h 61, item.h 84, stripe.h 133, state.h 200,
-//   lookup.h 534, growth.h 733, write.h 761, recovery.h 501. The ends of write.h (write_many, plans
+//   lookup.h 534, growth.h 779, write.h 778, recovery.h 501. The ends of write.h (write_many, plans
 //   of batches) and recovery.h (check, statistics) are optional. Each class derives from the one
 //   before: state.h -> lookup.h -> growth.h -> write.h -> recovery.h -> this file.
 // LAYOUT  layout.h has the root and buckets, item.h the items, index/blob.h the blobs. A level is
@@ -24,8 +24,8 @@
 //   clevel.I3 C  A key has at most one live, whole item. Two slots name one item only if one of
 //         them is in the last level and the other above it. (D) A Moving scope is then alive, or
 //         the slots are not verified yet (clevel.I7). (D) An item becomes live only when it is the
-//         last insert of its stripe, or has been. Then all that were it before have become live.
-//         The last insert is forgotten before the block of its item is retired.
+//         last insert of its stripe, or has been. Then all that were it before have become live,
+//         or were withdrawn. The last insert is forgotten before the block of its item is retired.
 //   clevel.I4 C  A block is reused only after every slot that named it is durably something else.
 //         The block is durably dead (state 0) by then.
 //   clevel.I5 D  A key's stripe is not 0 from before a store to an item's state, an item's value
@@ -57,8 +57,8 @@
 //           but pending, state last -> count the stripe -> slot CAS 0 -> item -> last insert of the
 //           stripe: CAS -> state CAS pending -> live (LP) -> F*k F S (PP) -> uncount. (k+1)F 1S. If
 //           the last insert has changed: find again, from there. If the key is there, the item is
-//           withdrawn: slot cleared, state dead, retired. A value beyond kInlineValue: its blob
-//           first, F* S.
+//           withdrawn: slot cleared, state dead, retired. If the rehash has withdrawn the item: the
+//           same, and all again. A value beyond kInlineValue: its blob first, F* S.
 //   update  find -> count the stripe -> live? -> closed: opened -> value word: CAS (LP) -> F S (PP)
 //           -> uncount. 1F 1S.
 //           Bytes: blob F* S -> CAS of the value word (LP) -> F S (PP) -> old blob retired: (k+1)F
@@ -78,9 +78,9 @@
 //           64F 1S. Instead, if an item of its buckets in the last of two levels can go up, and no
 //           other thread moves items: copy F S -> old slot cleared, F S.
 //   rehash  any number of threads, each another range of the last level. Per bucket: empty slots
-//           sealed; live items copied into a level above, F per copy; 1S. Dead meanwhile: the copy
-//           undone, F. Then sealed, 1F; 1S a step. All sealed: ring word 0, F S (PP) -> list ->
-//           level retired.
+//           sealed; pending items made live, or withdrawn by one CAS of the state; live items
+//           copied into a level above, F per copy; 1S. Dead meanwhile: the copy undone, F. Then
+//           sealed, 1F; 1S a step. All sealed: ring word 0, F S (PP) -> list -> level retired.
 //   compact two smaller levels, added as by an expansion; the rehash then empties the old ones.
 //   for_each  bucket by bucket. No item moves meanwhile, so each entry is seen once.
 //   close   the walk to its end -> items closed -> sum of the slots, F. The pool fences.
@@ -104,8 +104,8 @@
 //   scanners, moves    each side raises its own count, then loads the other's (seq_cst).
 //   installers, list   A thread that may store a level's word counts itself, then loads the list.
 //                      The drop of the level finds it in the list, then loads the count (seq_cst).
-//   raising, list      A move sets the flag, then loads the list. A step of the rehash loads the
-//                      list, then the flag (seq_cst).
+//   raised, list       A move names its buckets, then loads the list. A step of the rehash loads
+//                      the list, then those names (seq_cst).
 // RECOVERY  Open reads the ring: O(levels). mark_some() then walks the slots while the map serves.
 //   It clears a slot that names a dead, torn or pending item, once the death is durable. A move cut
 //   short leaves two slots that name one item: it clears the lower one. It fences in the same step,
@@ -126,11 +126,14 @@
 //   the extent table is read after an open, updates and erases may also wait for a reader of it
 //   (heap/table.h). Updates and erases wait for an erase_if of their stripe, and it waits for them,
 //   across one fence. An insert and an erase_if do not wait for each other. An expansion is
-//   lock-free, except for an allocation. No operation waits for the rehash. The rehash comes again
-//   if an erase is between death and slot, if an insert is between slot and life, if a thread may
-//   store the word of the level that is empty, if an insert moves an item up, or if there is a
-//   scan. A thread that is stopped in one of these, or in the rehash, or while it zeroes the next
-//   level, holds up no operation but scans: levels are added, up to 15. During the walk of a clean
+//   lock-free, except for an allocation. No operation waits for the rehash. The rehash goes on
+//   beside an insert that is stopped anywhere. It leaves a range for later if an erase is between
+//   death and slot there, or if an insert moves an item up from there; all other ranges drain. The
+//   level stays until those, and the ranges of stopped threads, are done, and until no thread may
+//   store the level's word. A scan stops the rehash. A thread that is stopped in one of these, or
+//   while it zeroes the next level, holds up no operation but scans: levels are added, up to 15. An
+//   insert that needs a level before it lies ready zeroes one itself, of 4 KiB, four times as much
+//   for every level beyond the third: 64 MiB beyond the tenth. During the walk of a clean
 //   open, a thread that stores into a slot takes a latch for it, and so does the walk (clevel.I9).
 //   pool_full: inserts and byte updates fail, all else goes on. hash_overflow: an insert fails
 //   because its buckets are full though the table is nearly empty; its keys were chosen to collide.

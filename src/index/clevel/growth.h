@@ -87,6 +87,7 @@ class Growth : public Lookup<T> {
   [[gnu::noinline]] Status make_slot(const Probe& probe, const LevelList* seen) {
     if (seen->announced == 0 && !seen->growing() && !raising_.exchange(true)) {
       auto room = make_room(probe, seen);
+      for (auto& raised : raised_) raised.store(0, std::memory_order_release);
       raising_.store(false);
       if (!room) return std::move(room.error());
       if (*room) return {};
@@ -406,15 +407,20 @@ class Growth : public Lookup<T> {
   static constexpr std::uint64_t kTagged = std::uint64_t{1} << 63;
 
   // Moves an item of the key's buckets in the last level up, if no level drains. Returns false if
-  // none of them has a free slot there. The caller has set raising_: if a drain begins meanwhile, a
-  // step that finds it loads raising_ after the list, and this loads the list after it was set.
+  // none of them has a free slot there. If a drain begins meanwhile, it passes over these buckets:
+  // a step loads the list, then raised_, and this sets raised_, then loads the list. The caller has
+  // set raising_, and clears both.
   [[gnu::noinline]] Expected<bool> make_room(const Probe& probe, const LevelList* seen) {
     P& platform = context_.platform;
     const Moving moving(*this);
+    const Level& last = *seen->levels[0];
+    const auto buckets = last.buckets_of(probe);
+    for (std::size_t i = 0; i < 2; ++i) {
+      raised_[i].store(tagged(last, static_cast<std::uint64_t>(buckets[i] - last.buckets)));
+    }
     const LevelList& list = *levels_.load();
     if (&list != seen) return true;
     if (!verified() || !moving.may_copy()) return false;
-    const auto buckets = list.levels[0]->buckets_of(probe);
     for (const Bucket* bucket : buckets) prefetch_items(*bucket);
     for (std::uint32_t n = 0; n < 2 * G::kSlots; ++n) {
       std::uint64_t& slot = buckets[n / G::kSlots]->slots[n % G::kSlots];
@@ -453,12 +459,9 @@ class Growth : public Lookup<T> {
     EpochGuard<P> guard(context_.epochs);
     const LevelList& list = levels();
     if (!moving.may_copy() || !guard.ok() || !list.growing()) return Step::rest;
-    if (raising_.load() && P::runs("clevel.rehash.raise"_site)) {
-      waits = true;
-      return Step::more;
-    }
     const Level& last = *list.levels[0];
-    const std::uint64_t range = take_range(last);
+    bool was_left = false;
+    const std::uint64_t range = take_range(last, was_left);
     if (range == kNoRange) return end_drain(last, waits);
     Step step = Step::more;
     bool whole = true;
@@ -470,11 +473,12 @@ class Growth : public Lookup<T> {
       if (n + 2 < buckets) prefetch_items(begin[n + 2]);
       if (n + 1 < buckets) prefetch_above(begin[n + 1], list);
       bool wrote = false;
-      auto done = rehash_bucket(begin[n], wrote);
+      auto done = is_raised(last, range * G::kBatch + n) ? Expected<bool>(false)
+                                                         : rehash_bucket(begin[n], wrote);
       sealed |= std::uint64_t{wrote} << n;
       whole = done && *done;
       if (!done) step = after_failure(done.error());
-      waits = done && !*done;
+      waits = done && !*done && was_left;
     }
     for (std::uint64_t m = sealed; m != 0; m &= m - 1) {
       context_.platform.flush(begin + __builtin_ctzll(m), sizeof(Bucket),
@@ -513,12 +517,24 @@ class Growth : public Lookup<T> {
   static std::uint64_t ranges_of(const Level& level) {
     return (level.count + G::kBatch - 1) / G::kBatch;
   }
-  // A range that no other thread has: one that a step has left, or the next one.
-  std::uint64_t take_range(const Level& last) {
-    for (auto& left : left_) {
-      std::uint64_t word = left.load(std::memory_order_acquire);
-      if (names(word, last) && left.compare_exchange_strong(word, 0)) return number_in(word);
+  // A range that no other thread has: the next one, or one that a step has left. The next one comes
+  // first: what a step has waited for may never come. If many were left, those come first, so that
+  // there is a place for each.
+  std::uint64_t take_range(const Level& last, bool& was_left) {
+    std::uint32_t left = 0;
+    for (const auto& place : left_) left += names(place.load(std::memory_order_acquire), last);
+    const std::uint64_t next = left < kMostLeft ? next_range(last) : kNoRange;
+    if (next != kNoRange) return next;
+    const std::uint32_t turn = turn_.fetch_add(1, std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < kPlaces; ++i) {
+      auto& place = left_[(turn + i) % kPlaces];
+      std::uint64_t word = place.load(std::memory_order_acquire);
+      was_left = names(word, last) && place.compare_exchange_strong(word, 0);
+      if (was_left) return number_in(word);
     }
+    return next_range(last);
+  }
+  std::uint64_t next_range(const Level& last) {
     for (std::uint64_t word = claimed_.load(std::memory_order_acquire);;) {
       const std::uint64_t range = names(word, last) ? number_in(word) : 0;
       if (range == ranges_of(last)) return kNoRange;
@@ -526,9 +542,10 @@ class Growth : public Lookup<T> {
       if (claimed_.compare_exchange_strong(word, tagged(last, range + 1))) return range;
     }
   }
-  // Some of its slots cannot be sealed yet. A thread has one range at a time, so there is a place.
+  // Some of its slots cannot be sealed yet. A thread has one range at a time, and takes no new one
+  // once kMostLeft were left, so there is a place.
   void leave_range(const Level& last, std::uint64_t range) {
-    for (std::uint32_t i = 0;; i = (i + 1) % kMostRanges) {
+    for (std::uint32_t i = 0;; i = (i + 1) % kPlaces) {
       std::uint64_t none = 0;
       if (left_[i].compare_exchange_strong(none, tagged(last, range))) return;
     }
@@ -538,6 +555,12 @@ class Growth : public Lookup<T> {
     while (!sealed_.compare_exchange_strong(
         word, tagged(last, (names(word, last) ? number_in(word) : 0) + 1))) {
     }
+  }
+  // Whether an insert moves an item of the bucket up (make_room).
+  bool is_raised(const Level& last, std::uint64_t bucket) const {
+    const std::uint64_t word = tagged(last, bucket);
+    return (raised_[0].load() == word || raised_[1].load() == word) &&
+           P::runs("clevel.rehash.raise"_site);
   }
   bool all_sealed(const Level& last) const {
     return sealed_.load(std::memory_order_acquire) == tagged(last, ranges_of(last));
@@ -572,7 +595,7 @@ class Growth : public Lookup<T> {
       for (std::uint32_t i = 0; i < G::kSlots; ++i) {
         if (moves[i].word == 0) continue;
         (void)platform.compare_exchange(bucket.slots[i], moves[i].word, kSealed);
-        moved_.fetch_add(1, std::memory_order_relaxed);
+        if (moves[i].copy != nullptr) moved_.fetch_add(1, std::memory_order_relaxed);
       }
       wrote = wrote || copied;
       if (!copied || !all || !*all) return all;
@@ -580,8 +603,8 @@ class Growth : public Lookup<T> {
   }
 
   // Copies the items of a bucket into the levels above. Returns false if some remain. A dead item
-  // remains: its eraser is about to clear the slot, and a thread that found a seal would not know
-  // of the death.
+  // remains: its eraser is about to clear the slot by a plain store, and a thread that found a seal
+  // would not know of the death. A pending item does not: its insert may be stopped.
   [[gnu::noinline]] Expected<bool> copy_bucket(Bucket& bucket, Move (&moves)[8]) {
     P& platform = context_.platform;
     bool wrote = false;
@@ -597,14 +620,23 @@ class Growth : public Lookup<T> {
         break;
       }
       Item* item = item_at(word);
-      const std::uint64_t state = platform.load(item->state);
-      if (!is_live(state)) {
+      std::uint64_t state = platform.load(item->state);
+      if (!is_live(state) && !is_pending(state) && !is_withdrawn(state)) {
         all = false;
         continue;
       }
-      if (!readable(word, state)) {
+      if (!is_withdrawn(state) && !readable(word, state)) {
         all = fail(damaged_at(word & kOffsetMask));
         break;
+      }
+      if (is_pending(state)) state = decide(item, state, bucket.slots[i]);
+      if (is_withdrawn(state)) {
+        moves[i].word = word;
+        continue;
+      }
+      if (!is_live(state)) {
+        all = false;
+        continue;
       }
       auto copy = copy_up(probe_of(item, state), word);
       if (!copy || *copy == nullptr) {
@@ -623,6 +655,17 @@ class Growth : public Lookup<T> {
     }
     if (!platform.fence("clevel.rehash.copy"_site)) return fail(StatusCode::poisoned);
     return all;
+  }
+
+  // Ends what an insert has begun that may be stopped between slot and life. If its item is the
+  // last one of the stripe, the item becomes live, as its insert would make it. Else the item is
+  // withdrawn, and the insert makes another one: none has seen it. Returns the new state.
+  [[gnu::noinline, gnu::cold]] std::uint64_t decide(Item* item, std::uint64_t state,
+                                                    const std::uint64_t& slot) {
+    const bool is_last = this->stripe_of(probe_of(item, state)).last() == offset_of(item);
+    const std::uint64_t decided =
+        is_last ? toggle_pending(state) : withdrawn_state(offset_of(&slot));
+    return context_.platform.compare_exchange(item->state, state, decided) ? decided : state;
   }
 
   // Names the item by one more slot above the last level. The caller writes that slot back. Returns
@@ -721,13 +764,16 @@ class Growth : public Lookup<T> {
   }
 
   using Word = typename P::template Atomic<std::uint64_t>;
-  static constexpr std::uint32_t kMostRanges = BackgroundWork<P>::kMaxWidth;
+  static constexpr std::uint32_t kMostLeft = BackgroundWork<P>::kMaxWidth;
+  static constexpr std::uint32_t kPlaces = kMostLeft + BackgroundWork<P>::kMaxWidth;
   Resizes<P> resizes_;                                   // that have ended; under resize_latch_
   typename P::template Atomic<std::uint64_t> moved_{0};  // by the resize under way
   typename P::template Atomic<bool> raising_{false};     // an insert moves an item up
+  Word raised_[2] = {};                                  // .. from one of these buckets; tagged
   Word claimed_{0};                                      // the ranges that steps have taken
   Word sealed_{0};                                       // those of which all is sealed, durably
-  Word left_[kMostRanges] = {};                          // those that steps have left, or 0
+  Word left_[kPlaces] = {};                              // those that steps have left, or 0
+  typename P::template Atomic<std::uint32_t> turn_{0};   // where to look in left_ first
 };
 
 }  // namespace perdure::clevel

@@ -7,7 +7,8 @@
 //   59      live
 //   60      dead: bits 0..38 are then the offset / 8 of the slot that named the item when it died
 //   61      closed: bits 0..31 are then xor-ed with the CRC of the value word
-//   62      pending, instead of live: a slot names the item, and its insert has not taken effect
+//   62      pending, instead of live: a slot names the item, and its insert has not taken effect.
+//           With dead: withdrawn by the rehash; the insert makes another item
 // Closing the map closes its items. An update opens a closed item before it changes the value word,
 // which lies in the same line.
 // Same-line order: the state is stored last into the first line. An item whose other lines are
@@ -55,6 +56,11 @@ inline std::uint64_t slot_of_dead(std::uint64_t state) { return (state & ((1ULL 
 inline bool is_live(std::uint64_t state) { return (state & (kLive | kDead)) == kLive; }
 inline bool is_pending(std::uint64_t state) {
   return (state & (kLive | kDead | kPending)) == kPending;
+}
+// The rehash has killed the item while it was pending.
+inline std::uint64_t withdrawn_state(std::uint64_t slot) { return dead_state(slot) | kPending; }
+inline bool is_withdrawn(std::uint64_t state) {
+  return (state & (kLive | kDead | kPending)) == (kDead | kPending);
 }
 // Makes a pending state live and a live one pending. The CRC is that of the live one.
 inline std::uint64_t toggle_pending(std::uint64_t state) { return state ^ (kLive | kPending); }

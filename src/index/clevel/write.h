@@ -433,19 +433,20 @@ class Write : public Growth<T> {
     const std::uint64_t last = stripe.last();
     if (stripe.inserting() && Stripe<P>::names_item(last) && P::runs("clevel.insert.help"_site))
         [[unlikely]]
-      show(item_at(last));
+      (void)show(item_at(last));
     return last;
   }
   // LP(insert). The item's insert is the last one of the stripe, or has been. It is pending, or has
-  // been shown before.
-  [[gnu::always_inline]] void show(Item* item) {
+  // been shown before. Returns false if the rehash has withdrawn it.
+  [[gnu::always_inline]] bool show(Item* item) {
     std::uint64_t state = context_.platform.load(item->state);
-    if (is_pending(state)) {
-      (void)context_.platform.compare_exchange(item->state, state, toggle_pending(state));
-    }
+    if (is_pending(state) &&
+        context_.platform.compare_exchange(item->state, state, toggle_pending(state))) [[likely]]
+      return true;
+    return !is_withdrawn(state);
   }
   // For a pending item in a slot, whose insert will not become the last one: takes it back. A
-  // reader may still look at it. Its blob has no reader.
+  // reader may still look at it. Its blob has no reader. The rehash may do the same.
   [[gnu::noinline]] void withdraw(std::uint64_t block, std::uint64_t& slot, const Probe& probe) {
     P& platform = context_.platform;
     Item* item = item_at(block);
@@ -456,6 +457,13 @@ class Write : public Growth<T> {
     platform.store(item->state, dead_state(offset_of(&slot)));
     if (blob != 0) context_.heap.free(blob);
     retire_item(block);
+  }
+
+  // For an item that the rehash has withdrawn before its insert could show it (clevel.I3).
+  [[gnu::noinline, gnu::cold]] void forget_withdrawn(std::uint64_t block, std::uint64_t& slot,
+                                                     const Probe& probe) {
+    stripe_of(probe).forget(block, this->odd());
+    withdraw(block, slot, probe);
   }
 
   // Inserts the item. The key was absent from `seen` after `before` had been the last insert of its
@@ -495,7 +503,11 @@ class Write : public Growth<T> {
         return last ? Expected<Added>(Added::exists) : fail(std::move(last.error()));
       }
     }
-    show(item_at(item));  // LP(insert)
+    if (!show(item_at(item)) && P::runs("clevel.insert.withdrawn"_site)) [[unlikely]] {
+      forget_withdrawn(item, *slot, probe);
+      return leave(Added::again);
+    }
+    // LP(insert)
     this->came();
     look_ahead(*seen, slot);
     platform.flush(item_at(item), bytes, "clevel.insert.item"_site);
@@ -750,7 +762,12 @@ class Write : public Growth<T> {
       stripe.leave(pending.place);
       return false;
     }
-    show(item_at(item));  // LP(insert)
+    if (!show(item_at(item))) {
+      forget_withdrawn(item, *pending.slot, probe);
+      stripe.leave(pending.place);
+      return false;
+    }
+    // LP(insert)
     this->came();
     look_ahead(list, pending.slot);
     pending.item = item;
