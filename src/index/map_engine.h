@@ -54,6 +54,7 @@ class MapEngine : public Interface, public EngineInstance {
   using Visit = FunctionRef<void(const detail::Value&)>;
   using Mutations = std::span<const detail::Mutation>;
   using Done = FunctionRef<void(std::size_t, Expected<bool>)>;
+  using typename Interface::Got;
   static constexpr std::size_t kGroup = 16;  // lookups of a read_many in flight
 
  public:
@@ -120,16 +121,20 @@ class MapEngine : public Interface, public EngineInstance {
     if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
     return engine().find(key, visit);
   }
-  // The callback is known here, so the lookup is compiled with it.
-  detail::Index::Got get_word(std::uint64_t key, std::uint64_t& value) final {
-    if constexpr (Codec::kBytes) return detail::Index::Got::failed;  // its keys are no integers
+  Got get_word(std::uint64_t key, std::uint64_t& value) final {
+    if constexpr (Codec::kBytes) return Got::failed;  // its keys are no integers
     EpochGuard<P> guard(context_.epochs);
-    if (!guard.ok() || context_.platform.poisoned()) [[unlikely]]
-      return detail::Index::Got::failed;
-    const auto visit = [&](const detail::Value& visited) { value = visited.word; };
-    auto found = engine().find({.word = key}, visit);
-    if (!found) return detail::Index::Got::failed;
-    return *found ? detail::Index::Got::present : detail::Index::Got::absent;
+    if (!guard.ok()) [[unlikely]]
+      return Got::failed;
+    Got got = Got::failed;
+    if constexpr (requires { engine().find_at_once(key, value); }) {
+      got = engine().find_at_once(key, value);
+      if (got == Got::failed) [[unlikely]]
+        got = find_word(key, value);
+    } else {
+      got = find_word(key, value);
+    }
+    return context_.platform.poisoned() ? Got::failed : got;
   }
   Expected<std::uint64_t> read_many(
       Keys keys, FunctionRef<void(std::size_t, const detail::Value&)> visit) final {
@@ -326,6 +331,14 @@ class MapEngine : public Interface, public EngineInstance {
                 "`perdure check`");
   }
   Engine& engine() noexcept { return static_cast<Engine&>(*this); }
+
+  // The callback is known here, so the lookup is compiled with it.
+  Got find_word(std::uint64_t key, std::uint64_t& value) {
+    const auto visit = [&](const detail::Value& visited) { value = visited.word; };
+    auto found = engine().find({.word = key}, visit);
+    if (!found) return Got::failed;
+    return *found ? Got::present : Got::absent;
+  }
 
   // Prefetches what the mutations will read.
   template <class Group>

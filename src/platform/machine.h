@@ -17,6 +17,7 @@
 // INTERFACE  in perdure::machine:
 //   Atomic<T>             the interface of std::atomic<T>, with M1 and M2
 //   peek, load_byte, store_byte, match_line, match_words    as in platform.h, with M2
+//   match_bytes(word, byte)    a bit for each byte of the word that equals `byte`, the lowest first
 //   exchange_word, exchange_latches    compare-and-swap of a word of the pool, of a ByteLatches
 //   write_back, drain     M6
 //   loads_before          orders earlier plain loads before later loads

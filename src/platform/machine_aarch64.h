@@ -112,18 +112,21 @@ inline std::uint8_t load_byte(const std::uint8_t& byte) noexcept {
 inline void store_byte(std::uint8_t& byte, std::uint8_t value) noexcept {
   std::atomic_ref(byte).store(value, std::memory_order_release);
 }
-inline std::uint64_t match_line(const std::uint8_t* line, std::uint8_t byte) noexcept {
+inline std::uint32_t match_bytes(std::uint64_t word, std::uint8_t byte) noexcept {
   constexpr std::uint64_t kOnes = 0x0101010101010101;
   constexpr std::uint64_t kLow = 0x7F * kOnes;
+  word ^= byte * kOnes;
+  // The upper bit of each byte that is 0, and no other bit.
+  const std::uint64_t zeros = ~(((word & kLow) + kLow) | word | kLow);
+  // Bit 8j of the factor moves to bit 56 + j; no two of the products share a bit.
+  return static_cast<std::uint32_t>((zeros >> 7) * 0x0102040810204080 >> 56);
+}
+inline std::uint64_t match_line(const std::uint8_t* line, std::uint8_t byte) noexcept {
   auto* words = reinterpret_cast<std::uint64_t*>(const_cast<std::uint8_t*>(line));
   std::uint64_t mask = 0;
   for (int i = 0; i < 8; ++i) {
-    const std::uint64_t word =
-        std::atomic_ref(words[i]).load(std::memory_order_acquire) ^ byte * kOnes;
-    // The upper bit of each byte that is 0, and no other bit.
-    const std::uint64_t zeros = ~(((word & kLow) + kLow) | word | kLow);
-    // Bit 8j of the factor moves to bit 56 + j; no two of the products share a bit.
-    mask |= (zeros >> 7) * 0x0102040810204080 >> 56 << (8 * i);
+    const std::uint64_t word = std::atomic_ref(words[i]).load(std::memory_order_acquire);
+    mask |= std::uint64_t{match_bytes(word, byte)} << (8 * i);
   }
   return mask;
 }

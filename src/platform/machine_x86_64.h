@@ -62,6 +62,12 @@ inline void store_byte(std::uint8_t& byte, std::uint8_t value) noexcept {
   }
   return mask;
 }
+[[gnu::always_inline]] inline std::uint32_t match_bytes(std::uint64_t word,
+                                                        std::uint8_t byte) noexcept {
+  const __m128i bytes = _mm_cvtsi64_si128(static_cast<long long>(word));
+  const __m128i equal = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(static_cast<char>(byte)));
+  return static_cast<std::uint32_t>(_mm_movemask_epi8(equal)) & 0xFF;
+}
 [[gnu::always_inline]] inline std::uint32_t match_words(const std::uint64_t* line, std::uint32_t n,
                                                         std::uint16_t tag) noexcept {
   const __m128i wanted = _mm_set1_epi16(static_cast<short>(tag));

@@ -36,11 +36,17 @@ struct SlotReleaser {
     if (slot == ~0U) return;
     RealPlatform::write_back_noted();
     thread_state.slot = ~0U;
+    thread_state.own = {};
     slot_words[slot / 64].fetch_and(~(1ULL << (slot % 64)), std::memory_order_release);
   }
 };
 
 }  // namespace
+
+std::uint64_t next_number() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
 
 std::uint32_t acquire_thread_slot() noexcept {
   for (unsigned round = 0;; ++round) {

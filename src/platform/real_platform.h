@@ -31,6 +31,13 @@ enum class FlushMode : std::uint8_t {
   page,        // msync of the page
 };
 
+// The thread's slot in the object that it has used last, by the object's number; 0: none. Ends with
+// the thread.
+struct OwnSlot {
+  std::uint64_t of = 0;
+  void* slot = nullptr;
+};
+
 namespace detail {
 // The state of a thread, in one struct so that the hot path touches one TLS line.
 struct alignas(64) ThreadState {
@@ -39,11 +46,13 @@ struct alignas(64) ThreadState {
   std::uint32_t slot = ~0U;      // dense thread number, ~0 until first use
   std::uint32_t page_count = 0;
   std::uint64_t pages_of = 0;  // the id of the RealPlatform that the pending pages belong to
+  OwnSlot own;
   static constexpr std::uint32_t kMaxPages = 32;
   std::uintptr_t pages[kMaxPages] = {};  // page mode: written back at the next fence
 };
 extern thread_local constinit ThreadState thread_state [[gnu::tls_model("initial-exec")]];
 std::uint32_t acquire_thread_slot() noexcept;
+std::uint64_t next_number() noexcept;
 }  // namespace detail
 
 // A background thread of a pool. It blocks the application's signals.
@@ -295,6 +304,9 @@ class RealPlatform {
     const std::uint32_t slot = detail::thread_state.slot;
     return slot != ~0U ? slot : detail::acquire_thread_slot();
   }
+  static OwnSlot& own_slot() noexcept { return detail::thread_state.own; }
+  // Returns a number that no other call returns, and not 0.
+  static std::uint64_t next_number() noexcept { return detail::next_number(); }
   static Counters& counters() noexcept { return detail::thread_state.counters; }
   // Backs off in a spin loop: pauses, and yields the core at every 64th call.
   static void pause(unsigned spins) noexcept;

@@ -338,6 +338,17 @@ class EpochDomain {
     return slot.tail.load(std::memory_order_acquire) - head;
   }
   [[gnu::always_inline]] Slot* this_slot() noexcept {
+    if constexpr (kCached) {
+      const auto& own = P::own_slot();
+      if (own.of == number_) [[likely]]
+        return static_cast<Slot*>(own.slot);
+      Slot* slot = find_slot();
+      if (slot != nullptr) P::own_slot() = {number_, slot};
+      return slot;
+    }
+    return find_slot();
+  }
+  Slot* find_slot() noexcept {
     const std::uint32_t number = P::thread_slot();
     Slot* slots = chunks_[number / kChunk].load(std::memory_order_acquire);
     if (slots == nullptr) [[unlikely]]
@@ -583,8 +594,16 @@ class EpochDomain {
     return taken;
   }
 
+  // A thread finds its slot again without the chunk.
+  static constexpr bool kCached = requires { P::own_slot(); };
+  static std::uint64_t new_number() noexcept {
+    if constexpr (kCached) return P::next_number();
+    return 0;
+  }
+
   P& platform_;
   alignas(128) typename P::template Atomic<std::uint64_t> epoch_{kFirstEpoch};
+  const std::uint64_t number_ = new_number();
   alignas(128) typename P::template Atomic<Slot*> chunks_[kMaxThreadSlots / kChunk] = {};
   typename P::template Atomic<std::uint32_t> chunks_made_{0};  // none at or after this number
   typename P::template Atomic<std::uint64_t> lost_{0};

@@ -233,8 +233,16 @@ class MapSubject : public Subject, private PoolMaps {
   void background() override { (void)pool_->core().background().run_some(); }
   Expected<bool> lookup(const std::string& key, std::string& value) override {
     const std::string text = stored(key, 2 * kHalf);
-    return maps_[map_of(key)]->index().read(
-        key_of(text), [&](const perdure::detail::Value& found) { value = text_of(found); });
+    perdure::detail::Index& index = maps_[map_of(key)]->index();
+    if (!kBytes && !kArrays && setup_.values == ValueKind::word) {
+      using Got = perdure::detail::Index::Got;
+      perdure::detail::Value found{.word_size = 8};
+      const Got got = index.get_word(key_of(text).word, found.word);
+      if (got == Got::present) value = text_of(found);
+      if (got != Got::failed) return got == Got::present;
+    }
+    return index.read(key_of(text),
+                      [&](const perdure::detail::Value& found) { value = text_of(found); });
   }
   Status contents(Contents& out) override {
     for (std::uint32_t i = 0; i < setup_.maps; ++i) {

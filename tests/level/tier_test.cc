@@ -17,11 +17,11 @@ TEST(LevelMeta, MatchesExactly) {
     for (unsigned other = 0; other < 256; ++other) {
       for (unsigned slots = 0; slots < 256; ++slots) {  // bit i: byte i is `print`
         std::uint64_t prints = 0;
-        std::uint64_t expected = 0;
+        std::uint32_t expected = 0;
         for (unsigned i = 0; i < 8; ++i) {
           const bool same = (slots >> i & 1) != 0;
           prints |= std::uint64_t{same ? print : other} << 8 * i;
-          if (same || other == print) expected |= std::uint64_t{0x80} << 8 * i;
+          if (same || other == print) expected |= 1U << i;
         }
         ASSERT_EQ(Meta<RealPlatform>::match(prints, static_cast<std::uint8_t>(print)), expected)
             << print << " " << other << " " << slots;

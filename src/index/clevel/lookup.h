@@ -76,12 +76,45 @@ class Lookup : public State<T> {
       Base::moves_, Base::offset_of, Base::persist, Base::plausible, Base::probe_of,
       Base::stripe_of, Base::verified, Base::whole, Base::word_key;
   using Base::Base;
-  using typename Base::Keys, typename Base::Pause, typename Base::Visit;
+  using typename Base::Got, typename Base::Keys, typename Base::Pause, typename Base::Visit;
 
   [[gnu::always_inline]] Expected<bool> find(const detail::Key& key, Visit visit) {
     const Probe probe = probe_of(key);
     prefetch(probe);
     return read_probe(probe, visit);
+  }
+  // The common case of find(), in few instructions: an integer with a word, nothing of its stripe in
+  // flight, no dead item of its tag, and the walk of the open is over (clevel.I7). `failed`: the
+  // caller looks again.
+  [[gnu::always_inline]] Got find_at_once(std::uint64_t key, std::uint64_t& value) const
+    requires(!kBytesKeys)
+  {
+    if (!verified() || bytes_values_ || context_.after_kill != nullptr) [[unlikely]]
+      return Got::failed;
+    const P& platform = context_.platform;
+    const Probe probe = probe_of(detail::Key{.word = key});
+    const std::uint16_t tag = probe.tag();
+    const LevelList& list = levels();
+    for (const Level* level : list) {
+      for (const Bucket* bucket : level->buckets_of(probe)) __builtin_prefetch(bucket);
+    }
+    for (const Level* level : list) {
+      const std::uint64_t mask = level->mask();
+#pragma GCC unroll 2
+      for (const std::uint64_t at : {probe.first(mask), probe.second(mask)}) {
+        const std::uint64_t* const slots = level->buckets[at].slots;
+        for (std::uint32_t m = P::match_words(slots, G::kSlots, tag); m != 0; m &= m - 1) {
+          const std::uint64_t word = platform.load(slots[__builtin_ctz(m)]);
+          const Item* item = item_at(word);
+          if (word >> kOffsetBits != tag || !is_live(platform.load(item->state))) [[unlikely]]
+            return Got::failed;
+          if (word_key(item) != key) continue;
+          value = platform.load(item->value);
+          return stripe_of(probe).in_flight(0) ? Got::failed : Got::present;
+        }
+      }
+    }
+    return &levels() == &list ? Got::absent : Got::failed;
   }
   struct Group {
     Probe probes[kGroup];

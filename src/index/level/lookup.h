@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,7 +30,7 @@ class Lookup : public State<T> {
   using Base::context_, Base::current, Base::deliver, Base::has_records, Base::in_table,
       Base::kGroup, Base::kSlots, Base::key_bytes_, Base::load, Base::persist, Base::records_,
       Base::resizes_, Base::root_, Base::scans_, Base::seeds_, Base::value_bytes_, Base::work_;
-  using typename Base::Keys, typename Base::Visit;
+  using typename Base::Got, typename Base::Keys, typename Base::Visit;
 
  public:
   using Base::Base;
@@ -40,6 +41,50 @@ class Lookup : public State<T> {
     const Probe probe = Codec::probe(key, seeds_);
     prefetch_all<false>(*current(), probe);
     return read_probe(probe, visit);
+  }
+  // The common case of find(), in few instructions: an integer with a word, two levels, and no
+  // bucket that changes. `failed`: the caller looks again.
+  [[gnu::always_inline]] Got find_at_once(std::uint64_t key, std::uint64_t& value) const
+    requires(!Codec::kBytes && !Form::kArrays)
+  {
+    const View<T>& view = *current();
+    if (view.levels != 2 || has_records()) [[unlikely]]
+      return Got::failed;
+    const Probe probe = place(key, seeds_);
+    const std::uint32_t near = view.upwards.load(std::memory_order_relaxed);
+    const typename View<T>::Seat* const seats[2] = {&view.seats[near], &view.seats[near ^ 1]};
+#pragma GCC unroll 4
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      const std::uint64_t bucket = probe.hashes[i % 2] & seats[i / 2]->mask;
+      __builtin_prefetch(seats[i / 2]->metas + bucket);
+      __builtin_prefetch(seats[i / 2]->lines + bucket * Tier<T>::kLines +
+                         Tier<T>::home_line(probe.print));
+    }
+    const Meta<P>* metas[4];
+    std::uint64_t versions[4];
+#pragma GCC unroll 4
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      const std::uint64_t bucket = probe.hashes[i % 2] & seats[i / 2]->mask;
+      metas[i] = seats[i / 2]->metas + bucket;
+      versions[i] = metas[i]->version.load(std::memory_order_seq_cst);
+      if ((versions[i] & 1) != 0) [[unlikely]]
+        return Got::failed;
+      const std::uint64_t prints = metas[i]->prints.load(std::memory_order_acquire);
+      const Line<T>* const lines = seats[i / 2]->lines + bucket * Tier<T>::kLines;
+      for (std::uint32_t m = Meta<P>::match(prints, probe.print); m != 0; m &= m - 1) {
+        const auto& slot = *reinterpret_cast<const layout::Slot*>(
+            reinterpret_cast<const std::byte*>(lines) + kSlotsAt[__builtin_ctz(m)]);
+        if (context_.platform.load(slot.key) != key) continue;
+        value = context_.platform.load(slot.value);
+        const bool same = metas[i]->version.load(std::memory_order_acquire) == versions[i];
+        return same ? Got::present : Got::failed;
+      }
+    }
+    bool same = current() == &view;
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      same = same && metas[i]->version.load(std::memory_order_acquire) == versions[i];
+    }
+    return same ? Got::absent : Got::failed;
   }
   struct Group {
     Probe probes[kGroup];
@@ -132,7 +177,7 @@ class Lookup : public State<T> {
   // its block.
   [[gnu::always_inline]] bool value_of(const Item<T>& item, detail::Value& value) const {
     if (has_records()) return records_.read(item.value[0], value);
-    if (value_bytes_ != 0) {
+    if (Form::kArrays && value_bytes_ != 0) {
       value = {.bytes = {reinterpret_cast<const char*>(item.value), value_bytes_}};
     } else {
       value = {.word = item.value[0], .word_size = 8};
@@ -145,13 +190,14 @@ class Lookup : public State<T> {
   // words for writing, because another core may have them.
   template <bool kLocks>
   [[gnu::always_inline]] void prefetch_all(const View<T>& view, const Probe& probe) const {
-    const std::uint32_t home = Tier<T>::home(probe.print);
+    const std::uint32_t home = Tier<T>::home_line(probe.print);
     for (std::uint32_t i = 0; i < view.levels; ++i) {
-      const Tier<T>& tier = *view.tiers[i];
+      const auto& seat = view.seats[i];
+#pragma GCC unroll 2
       for (const std::uint64_t hash : probe.hashes) {
-        const std::uint64_t bucket = tier.index(hash);
-        __builtin_prefetch(&tier.metas[bucket], kLocks);
-        __builtin_prefetch(&tier.line(bucket, home));
+        const std::uint64_t bucket = hash & seat.mask;
+        __builtin_prefetch(seat.metas + bucket, kLocks);
+        __builtin_prefetch(seat.lines + bucket * Tier<T>::kLines + home);
       }
     }
   }
@@ -197,7 +243,7 @@ class Lookup : public State<T> {
       for (const std::uint64_t hash : probe.hashes) {
         const std::uint64_t bucket = tier.index(hash);
         const std::uint64_t prints = tier.metas[bucket].prints.load(std::memory_order_relaxed);
-        const std::uint32_t slot = find_in(tier, bucket, prints, probe);
+        const std::uint32_t slot = find_in(tier.lines, bucket, prints, probe);
         if (slot != kSlots) return {&tier, bucket, slot};
       }
     }
@@ -288,12 +334,11 @@ class Lookup : public State<T> {
     image.generation = before.generation + 1;
     for (std::size_t i = 0; i < tiers.size(); ++i) {
       image.offsets[i] = tiers[i]->offset;
-      view->tiers[i] = tiers[i];
+      view->add(tiers[i]);
     }
     image.crc = descriptor_crc(image);
     view->descriptor = *block;
     view->generation = image.generation;
-    view->levels = image.levels;
     view->drain = drain;
     auto* descriptor = context_.heap.template at<layout::Descriptor>(*block);
     platform.copy(descriptor, &image, sizeof(image));
@@ -335,6 +380,16 @@ class Lookup : public State<T> {
 
  private:
   static constexpr unsigned kRetries = 64;
+  // The slots of a bucket of words, by their numbers: bytes from its first line.
+  static constexpr std::array<std::uint8_t, 8> kSlotsAt = [] {
+    std::array<std::uint8_t, 8> at{};
+    for (std::uint32_t slot = 0; slot < kSlots; ++slot) {
+      at[slot] = static_cast<std::uint8_t>(Tier<T>::line_of(slot) * sizeof(layout::Line) +
+                                           offsetof(layout::Line, slots) +
+                                           Tier<T>::in_line(slot) * sizeof(layout::Slot));
+    }
+    return at;
+  }();
 
   [[gnu::always_inline]] bool key_matches(const Line<T>& line, std::uint32_t slot,
                                           const Probe& probe) const {
@@ -352,13 +407,13 @@ class Lookup : public State<T> {
   }
 
   // Returns the slot that holds the key, of those whose fingerprint is in `prints`; or kSlots.
-  [[gnu::always_inline]] std::uint32_t find_in(const Tier<T>& tier, std::uint64_t bucket,
+  [[gnu::always_inline]] std::uint32_t find_in(const Line<T>* lines, std::uint64_t bucket,
                                                std::uint64_t prints, const Probe& probe) const {
-    for (std::uint64_t m = Meta<P>::match(prints, probe.print); m != 0; m &= m - 1) {
-      const auto slot = static_cast<std::uint32_t>(__builtin_ctzll(m)) / 8;
-      if (slot < kSlots && key_matches(tier.line(bucket, slot), slot % Form::kSlots, probe)) {
-        return slot;
-      }
+    const Line<T>* const begin = lines + bucket * Tier<T>::kLines;
+    for (std::uint32_t m = Meta<P>::match(prints, probe.print); m != 0; m &= m - 1) {
+      const auto slot = static_cast<std::uint32_t>(__builtin_ctz(m));
+      const Line<T>& line = begin[Tier<T>::line_of(slot)];
+      if (key_matches(line, Tier<T>::in_line(slot), probe)) return slot;
     }
     return kSlots;
   }
@@ -375,18 +430,17 @@ class Lookup : public State<T> {
     std::uint32_t count = 0;
     const bool upwards = view.upwards.load(std::memory_order_relaxed);
     for (std::uint32_t n = 0; n < view.levels; ++n) {
-      Tier<T>& tier = *view.tiers[upwards ? view.levels - 1 - n : n];
-      std::uint64_t last = ~std::uint64_t{0};
+      const std::uint32_t level = upwards ? view.levels - 1 - n : n;
+      const auto& seat = view.seats[level];
+#pragma GCC unroll 2
       for (const std::uint64_t hash : probe.hashes) {
-        const std::uint64_t bucket = tier.index(hash);
-        if (bucket == last) continue;
-        last = bucket;
-        const Meta<P>& meta = tier.metas[bucket];
+        const std::uint64_t bucket = hash & seat.mask;
+        const Meta<P>& meta = seat.metas[bucket];
         const std::uint64_t version = meta.version.load(std::memory_order_seq_cst);
         if ((version & 1) != 0) return Looked::again;
         const std::uint64_t prints = meta.prints.load(std::memory_order_acquire);
-        const std::uint32_t slot = find_in(tier, bucket, prints, probe);
-        if (slot != kSlots) return found(tier, meta, bucket, slot, version);
+        const std::uint32_t slot = find_in(seat.lines, bucket, prints, probe);
+        if (slot != kSlots) return found(*view.tiers[level], meta, bucket, slot, version);
         seen[count++] = {&meta, version};
       }
     }
@@ -413,10 +467,10 @@ class Lookup : public State<T> {
       for (const std::uint64_t hash : probe.hashes) {
         const std::uint64_t bucket = tier.index(hash);
         const std::uint64_t prints = tier.metas[bucket].prints.load(std::memory_order_relaxed);
-        const std::uint64_t m = Meta<P>::match(prints, probe.print);
-        if (m == 0) continue;
-        const auto slot = static_cast<std::uint32_t>(__builtin_ctzll(m)) / 8;
-        if (slot < kSlots) __builtin_prefetch(&tier.line(bucket, slot));
+        const std::uint32_t m = Meta<P>::match(prints, probe.print);
+        if (m != 0) {
+          __builtin_prefetch(&tier.line(bucket, static_cast<std::uint32_t>(__builtin_ctz(m))));
+        }
       }
     }
   }

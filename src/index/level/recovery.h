@@ -242,7 +242,7 @@ class Recovery : public Write<T> {
       if (heap.block_bytes(at) < Tier<T>::bytes_of(log)) return bad_levels("size of a level");
       Tier<T>* tier = Tier<T>::make(at, log, heap.template at<Line<T>>(at));
       if (tier == nullptr) return StatusCode::out_of_memory;
-      view->tiers[view->levels++] = tier;
+      view->add(tier);
     }
     return {};
   }

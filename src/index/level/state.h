@@ -62,7 +62,7 @@ class State : public MapEngine<T, layout::Root, LevelMap<T>, detail::Index> {
   }
   bool has_records() const { return Codec::kBytes || (!Form::kArrays && record_values_); }
   Item<T> load(const Tier<T>& tier, std::uint64_t bucket, std::uint32_t slot) const {
-    return Form::load(context_.platform, tier.line(bucket, slot), slot % Form::kSlots);
+    return Form::load(context_.platform, tier.line(bucket, slot), Tier<T>::in_line(slot));
   }
   Item<T> load(const Place<T>& place) const { return load(*place.tier, place.bucket, place.slot); }
   Probe probe_of(const Item<T>& item) const { return Codec::probe_of(item, seeds_); }

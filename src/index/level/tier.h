@@ -9,6 +9,7 @@
 
 #include "index/level/line.h"
 #include "index/traits.h"
+#include "platform/machine.h"
 #include "platform/platform.h"
 #include "util/arena.h"
 
@@ -47,12 +48,10 @@ struct Meta {
     PERDURE_ASSERT(P, "level.I4", (held & 1) != 0);
     version.store(changed ? held + 1 : held - 1, std::memory_order_release);
   }
-  // Returns the slots whose byte is `print`, as the top bits of their bytes. The match is exact: a
-  // slot that does not count may still hold the key that a lookup looks for.
-  static std::uint64_t match(std::uint64_t prints, std::uint8_t print) {
-    constexpr std::uint64_t kLow = 0x7F7F7F7F7F7F7F7FULL;
-    const std::uint64_t difference = prints ^ print * 0x0101010101010101ULL;
-    return ~(((difference & kLow) + kLow) | difference | kLow);
+  // Returns a bit for each slot whose byte is `print`. The match is exact: a slot that does not
+  // count may still hold the key that a lookup looks for.
+  static std::uint32_t match(std::uint64_t prints, std::uint8_t print) {
+    return machine::match_bytes(prints, print);
   }
   std::uint8_t print(std::uint32_t slot) const {
     return static_cast<std::uint8_t>(prints.load(std::memory_order_relaxed) >> 8 * slot);
@@ -79,6 +78,7 @@ struct Tier {
   };
 
   std::uint64_t offset = 0;
+  std::uint64_t mask = 0;  // one less than there are buckets
   std::uint32_t log = 0;
   Line<T>* lines = nullptr;
   Arena<Meta<P>> metas;
@@ -97,6 +97,7 @@ struct Tier {
     auto* tier = new (std::nothrow) Tier;
     if (tier == nullptr) return nullptr;
     tier->offset = offset;
+    tier->mask = (1ULL << log) - 1;
     tier->log = log;
     tier->lines = lines;
     if (!tier->metas.reserve(1ULL << log).ok()) {  // zeros are unlocked and empty
@@ -106,13 +107,21 @@ struct Tier {
     return tier;
   }
 
-  std::uint64_t buckets() const { return 1ULL << log; }
+  std::uint64_t buckets() const { return mask + 1; }
   std::uint64_t bucket_offset(std::uint64_t bucket) const {
     return offset + bucket * kLines * sizeof(Line<T>);
   }
-  std::uint64_t index(std::uint64_t hash) const { return hash & (buckets() - 1); }
+  std::uint64_t index(std::uint64_t hash) const { return hash & mask; }
+  // Which line of its bucket has the slot. A bucket has one or two.
+  static constexpr std::uint32_t line_of(std::uint32_t slot) {
+    static_assert(kLines <= 2);
+    return kLines == 1 || slot < Form::kSlots ? 0 : 1;
+  }
+  static constexpr std::uint32_t in_line(std::uint32_t slot) {
+    return slot - line_of(slot) * Form::kSlots;
+  }
   Line<T>& line(std::uint64_t bucket, std::uint32_t slot) const {
-    return lines[bucket * kLines + slot / Form::kSlots];
+    return lines[bucket * kLines + line_of(slot)];
   }
   // Returns the word that has the checksum of the slot's line, which begins there at check_bit().
   std::uint64_t& check(std::uint64_t bucket, std::uint32_t slot) const {
@@ -133,7 +142,8 @@ struct Tier {
   }
   // Returns the first slot of a key's home line. An item goes into its home line if there is room,
   // so a lookup can fetch that line before it knows the fingerprints.
-  static std::uint32_t home(std::uint8_t print) { return print % kLines * Form::kSlots; }
+  static std::uint32_t home(std::uint8_t print) { return home_line(print) * Form::kSlots; }
+  static std::uint32_t home_line(std::uint8_t print) { return print % kLines; }
   // Returns a free slot, in the home line if there is room; kSlots if the bucket is full.
   std::uint32_t free_slot(std::uint64_t bucket, std::uint8_t print) const {
     const std::uint64_t prints = metas[bucket].prints.load(std::memory_order_relaxed);
@@ -169,6 +179,13 @@ struct View {
   std::uint32_t levels = 0;
   Drain drain = Drain::none;
   Tier<T>* tiers[kMaxLevels] = {};  // the largest first
+  // What a lookup needs of them, side by side.
+  struct alignas(32) Seat {
+    Meta<P>* metas = nullptr;
+    Line<T>* lines = nullptr;
+    std::uint64_t mask = 0;
+  };
+  Seat seats[kMaxLevels] = {};
   // A lookup begins at the bottom, because more items lie there.
   typename P::template Atomic<bool> upwards{false};
   typename P::template Atomic<bool> fills_up{false};  // the table will grow soon
@@ -181,6 +198,10 @@ struct View {
   typename P::template Atomic<bool> failed{false};   // a batch that is done has left items behind
   typename P::template Atomic<bool> starved{false};  // .. because there was no space for a level
 
+  void add(Tier<T>* tier) {
+    seats[levels] = {tier->metas.data(), tier->lines, tier->mask};
+    tiers[levels++] = tier;
+  }
   // Lookups and mutations use an index instead: GCC unrolls a loop up to kMaxLevels.
   std::span<Tier<T>* const> all() const { return {tiers, levels}; }
   // The two levels that take items are tiers[target()] and the next one.

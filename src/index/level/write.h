@@ -440,8 +440,8 @@ class Write : public Movement<T> {
         if (bucket == last) continue;
         last = bucket;
         const std::uint64_t prints = tier->metas[bucket].prints.load(std::memory_order_relaxed);
-        for (std::uint64_t m = Meta<P>::match(prints, probe.print); m != 0; m &= m - 1) {
-          const auto slot = static_cast<std::uint32_t>(__builtin_ctzll(m)) / 8;
+        for (std::uint32_t m = Meta<P>::match(prints, probe.print); m != 0; m &= m - 1) {
+          const auto slot = static_cast<std::uint32_t>(__builtin_ctz(m));
           clashes += probe_of(load(*tier, bucket, slot)).hashes[0] == probe.hashes[0];
         }
       }

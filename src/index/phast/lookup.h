@@ -32,8 +32,9 @@ class Lookup : public State<T> {
       Base::inner_, Base::key_of, Base::kGroup, Base::kOrderNumber, Base::leaf_of,
       Base::prefetch_home, Base::prefetch_leaf, Base::record_at, Base::records, Base::root_,
       Base::stripe_of, Base::table_, Base::value_of, Base::zero_latch_;
-  using typename Base::Codec, typename Base::Desc, typename Base::Entry, typename Base::Inner,
-      typename Base::Keys, typename Base::Leaf, typename Base::P, typename Base::Visit;
+  using typename Base::Codec, typename Base::Desc, typename Base::Entry, typename Base::Got,
+      typename Base::Inner, typename Base::Keys, typename Base::Leaf, typename Base::P,
+      typename Base::Visit;
 
  public:
   using Base::Base, Base::kBytes, Base::kEntries;
@@ -94,6 +95,35 @@ class Lookup : public State<T> {
     return read_from(probe, number, visit);
   }
 
+  // The common case of find(), in few instructions: an integer with a word, in the leaf that the
+  // shortcut or the search names, and nothing of its stripe in flight. `failed`: the caller looks
+  // again.
+  [[gnu::always_inline]] Got find_at_once(std::uint64_t key, std::uint64_t& value) const
+    requires(!kBytes)
+  {
+    if (key == 0 || records()) [[unlikely]]
+      return Got::failed;
+    const Probe probe = Codec::probe(detail::Key{.word = key});
+    const std::uint32_t number = inner_.locate(probe);
+    prefetch_home(number, probe);
+    const Desc& desc = table_[number];
+    const std::uint64_t version = desc.version.load(std::memory_order_acquire);
+    __builtin_prefetch(&desc.search);
+    const bool elsewhere = (version & 1) != 0 || desc.below(probe) || desc.above(probe);
+    if (elsewhere || desc.holder(stripe_of(probe)) != 0) [[unlikely]]  // phast.D5
+      return Got::failed;
+    const Leaf& leaf = leaf_of(desc);
+    bool found = false;
+    for (std::uint64_t m = desc.matches(probe.fingerprint); m != 0 && !found; m &= m - 1) {
+      found = key_matches(leaf.entries[__builtin_ctzll(m)], probe, value);
+    }
+    // phast.I4: loaded after the value.
+    if (desc.holder(stripe_of(probe)) != 0 ||
+        desc.version.load(std::memory_order_acquire) != version) [[unlikely]] {
+      return Got::failed;
+    }
+    return found ? Got::present : Got::absent;
+  }
   struct Group {
     Probe probes[kGroup];
     std::uint32_t leaves[kGroup];
