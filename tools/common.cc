@@ -32,12 +32,12 @@ constexpr std::array kDurabilities = {Durability::automatic, Durability::process
                                       Durability::buffered, Durability::emulated};
 
 // The remedy, for messages that name none.
-std::string_view advice(StatusCode code) {
+std::string advice(StatusCode code, const std::string& path) {
   switch (code) {
     case StatusCode::invalid_argument:
       return "perdure COMMAND --help lists what is allowed";
     case StatusCode::not_found:
-      return "perdure create PATH makes a pool";
+      return "perdure create " + path + " makes a pool";
     case StatusCode::exists:
       return "choose another path, or remove the file first";
     case StatusCode::busy:
@@ -47,7 +47,7 @@ std::string_view advice(StatusCode code) {
     case StatusCode::unsupported_format:
       return "use the release that wrote it";
     case StatusCode::untrusted:
-      return "perdure check PATH --accept, or restore a copy";
+      return "perdure check " + path + " --accept, or restore a copy";
     case StatusCode::pool_full:
       return "free space on its disk; if the pool has its maximum, delete entries, or raise it "
              "with "
@@ -68,7 +68,7 @@ std::string_view advice(StatusCode code) {
     case StatusCode::conflict:
       return "read the keys again";
     case StatusCode::live_missing:
-      return "bring the live image back, or perdure check PATH --accept";
+      return "bring the live image back, or perdure check " + path + " --accept";
     case StatusCode::ok:
       break;
   }
@@ -465,7 +465,7 @@ int report(const std::string& path, const Status& status) {
   if (message.starts_with(path + ": ")) message.erase(0, path.size() + 2);
   if (message.find(';') == std::string::npos) {
     message += "; ";
-    message += advice(status.code());
+    message += advice(status.code(), path);
   }
   return report(path, message, status == StatusCode::busy ? exit_busy : exit_failure);
 }

@@ -4,11 +4,15 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "commands.h"
+#include "format/layout.h"
 
 namespace perdure::cli {
 
@@ -170,16 +174,28 @@ Json to_json(const PoolInfo& info) {
           {"maps", to_json(info.maps, {.all = true})}};
 }
 
+// `names`: of the bits that this build knows, by number.
+void print_features(const char* kind, std::uint64_t set, std::span<const char* const> names) {
+  std::vector<std::string> words;
+  std::vector<int> unknown;
+  for (const int bit : bits_of(set)) {
+    const auto number = static_cast<std::size_t>(bit);
+    if (number < names.size()) {
+      words.emplace_back(names[number]);
+    } else {
+      unknown.push_back(bit);
+    }
+  }
+  if (!unknown.empty()) words.push_back(fmt::format("bits {}", fmt::join(unknown, ", ")));
+  if (!words.empty()) print_row(kind, fmt::format("{}", fmt::join(words, ", ")));
+}
+
 void print_info(const PoolInfo& info) {
   print_row("pool", info.path);
   print_row("uuid", info.uuid);
   print_row("format", std::to_string(info.format_version));
-  const auto features = [](const char* kind, std::uint64_t set) {
-    if (set == 0) return;
-    print_row(kind, fmt::format("bits {}", fmt::join(bits_of(set), ", ")));
-  };
-  features("  compatible features", info.compatible_features);
-  features("  incompatible features", info.incompatible_features);
+  print_features("  compatible features", info.compatible_features, {});
+  print_features("  incompatible features", info.incompatible_features, layout::kIncompatibleNames);
   print_row("size", fmt::format("{} of at most {}", human_bytes(info.file_bytes),
                                 human_bytes(info.max_bytes)));
   print_row("medium", fmt::format("{}: {} ({})", medium_name(info.medium), medium_words(info),

@@ -77,7 +77,23 @@ int run_remove(const PoolArguments& arguments) {
   return exit_done;
 }
 
+// There is no default: what is dropped is gone.
+int ask_for_map(const PoolArguments& arguments) {
+  const auto info = Pool::inspect(arguments.path);
+  if (!info) return report(arguments.path, info.error());
+  std::string names;
+  for (const MapInfo& map : info->maps) {
+    if (map.name.starts_with('.')) continue;
+    names += (names.empty() ? "the pool has " : ", ") + map.name;
+  }
+  return report(arguments.path,
+                fmt::format("drop removes a map for good, so name it; --map NAME is required: {}",
+                            names.empty() ? "the pool has no map" : names),
+                exit_usage);
+}
+
 int run_drop(const PoolArguments& arguments) {
+  if (arguments.map.empty()) return ask_for_map(arguments);
   auto pool = open_pool(arguments, Access::existing);
   if (!pool) return report(arguments.path, pool.error());
   Status dropped = pool->drop(arguments.map);
@@ -262,11 +278,12 @@ void register_remove(CLI::App& app, Action& action) {
   add_json(*command, *arguments);
   command->footer(R"(
 No process may have the pool open. Of a pool with durability `buffered` that was not closed, this
-removes log and live image, too, also in another folder. If FILE is gone, it removes what is left
-beside it. If FILE is a live image that was set aside (see perdure info), it removes that image
-alone. A damaged pool is removed like any other. What is no part of a pool stays: if a file of
-another kind lies in the folder of the log, nothing is removed. If the command is interrupted, run
-it again. There is no way back.
+removes log and live image, too, also in another folder. If the file is gone, it removes what is
+left beside it, unless that belongs to a pool in the same folder that was renamed: then it removes
+nothing, and names that pool. If PATH is a live image that was set aside (see perdure info), it
+removes that image alone. A damaged pool is removed like any other. What is no part of a pool stays:
+if a file of another kind lies in the folder of the log, nothing is removed. If the command is
+interrupted, run it again. There is no way back.
 
 EXAMPLES
   perdure remove inventory.perdure
@@ -290,9 +307,11 @@ void register_check(CLI::App& app, Action& action) {
 Verifies headers, root directory, extent table, the leaves, table or nodes of each map against their
 image in memory, and that no block is leaked or used twice. If the pool was closed, the open
 verifies the checksums of leaves and tables. --deep also reads every key and record. Only --deep
-finds damaged records of phast, level and pskiplist. A terminal shows the progress. A pool that the
-open refuses as damaged is opened once more, for reading only. With --read-only the last durable cut
-of a pool is checked that another process has open in durability buffered.
+finds damaged records of phast, level and pskiplist. If a copy of the header was damaged in a pool
+that was closed, that is a violation, too: nothing is lost, because there are two copies, and any
+open for writing, such as that of this command, writes both anew. A terminal shows the progress. A
+pool that the open refuses as damaged is opened once more, for reading only. With --read-only the
+last durable cut of a pool is checked that another process has open in durability buffered.
 
 Status 0: no violation. Status 1: violations, one on a line. Status 3 with violations: damage of a
 map of engine clevel or as. Status 3 without: the pool cannot be opened, for example because its
@@ -317,7 +336,11 @@ void register_pool_commands(CLI::App& app, Action& action) {
     auto arguments = std::make_shared<PoolArguments>();
     CLI::App* command = app.add_subcommand(name, help);
     add_path(*command, *arguments);
-    if (run == run_drop) add_map(*command, *arguments);
+    if (run == run_drop) {
+      arguments->map.clear();
+      command->add_option("--map", arguments->map, "the map to remove; required")
+          ->type_name("NAME");
+    }
     add_durability(*command, *arguments);
     add_opening(*command, *arguments);
     add_json(*command, *arguments);
@@ -326,9 +349,12 @@ void register_pool_commands(CLI::App& app, Action& action) {
   };
   add("drop", "remove a map and all its entries",
       R"(
+Without --map nothing is removed: the command prints the maps that there are, and ends with status
+2. There is no way back.
+
 EXAMPLES
   perdure drop inventory.perdure --map people
-  perdure drop inventory.perdure                 (the map `default`))",
+  perdure drop inventory.perdure --map default   (the map of the commands without --map))",
       run_drop);
   add("sync", "write the whole file back, so that a copy, or a reboot, finds it complete",
       R"(

@@ -64,9 +64,9 @@ struct RestoreOptions {
 // has the last durable cut, so up to the last BufferedOptions::interval_ms may be missing. Changes
 // nothing of the pool, and needs no write permission. Memory: 1 MiB, and 70 bytes for each part of
 // the log.
-// Errors: those of Pool::backup(); not_found; unsupported (another process has the pool open in
-// another durability); invalid_argument (also: a pool of another durability was not closed: open
-// and close it); untrusted; corruption; unsupported_format.
+// Errors: those of Pool::backup(); not_found; busy (also: a process has the pool open in another
+// durability); invalid_argument (also: a pool of another durability was not closed: open and close
+// it); untrusted; corruption; unsupported_format.
 Expected<BackupInfo> back_up(std::string_view path, std::string_view folder,
                              const BackupOptions& options = {});
 

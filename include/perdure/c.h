@@ -389,7 +389,9 @@ typedef struct perdure_check_report {
 } perdure_check_report;
 // Verifies the pool and all maps, and writes nothing to them. No mutation may be in flight. Fails
 // with PERDURE_CORRUPTION if there is a violation; `report` is then filled, and the text is the
-// first violation. `report` may be NULL. O(structure), with PERDURE_CHECK_DEEP O(bytes).
+// first violation. A copy of the header that was damaged when a closed pool was opened is one, too,
+// although nothing is lost by it, and an open for writing has written it anew. `report` may be
+// NULL. O(structure), with PERDURE_CHECK_DEEP O(bytes).
 PERDURE_API perdure_status perdure_pool_check(perdure_pool* pool,
                                               const perdure_check_options* options,
                                               perdure_check_report* report);
@@ -436,7 +438,8 @@ PERDURE_API perdure_status perdure_pool_drop(perdure_pool* pool, const char* nam
 // it was interrupted, call it again.
 // Errors, with nothing removed: NOT_FOUND (no file, and no part); BUSY; INVALID_ARGUMENT (a
 // symbolic link; a pool that was left open has hard links); EXISTS (the folder of the log has
-// something else); UNTRUSTED (another user may have put a part there); UNSUPPORTED (a pool that was
+// something else; or log or live image belong to a pool in the same folder that was renamed or
+// copied); UNTRUSTED (another user may have put a part there); UNSUPPORTED (a pool that was
 // left open is mounted alone); those of perdure_pool_open() for a file that is no pool; IO (then a
 // part may have been removed).
 PERDURE_API perdure_status perdure_destroy(const char* path);
@@ -951,8 +954,9 @@ PERDURE_API perdure_status perdure_pool_backup(perdure_pool* pool, const char* f
 // The same of a file that this process has not opened: a `buffered` pool that another process has
 // open or has left open, or a closed pool of any durability. What was acknowledged after the last
 // durable cut is not in it.
-// Errors: as above; NOT_FOUND; INVALID_ARGUMENT (also: a pool of another durability was not
-// closed); UNTRUSTED; UNSUPPORTED_FORMAT.
+// Errors: as above; NOT_FOUND; BUSY (also: a process has the pool open in another durability);
+// INVALID_ARGUMENT (also: a pool of another durability was not closed); UNTRUSTED;
+// UNSUPPORTED_FORMAT.
 PERDURE_API perdure_status perdure_back_up(const char* path, const char* folder,
                                            const perdure_backup_options* options,
                                            perdure_backup_info* info);

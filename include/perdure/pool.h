@@ -167,6 +167,8 @@ class Pool {
   // are not an error of the call. No mutation may be in flight; reads may. First finishes the sweep
   // of an open that left it to the background. Runs on the calling thread alone. O(leaves) or
   // O(slots), with options.deep O(bytes).
+  // A copy of the header that was damaged when a closed pool was opened is a violation, too,
+  // although nothing is lost by it, and an open for writing has written it anew.
   // Errors: out_of_memory.
   Expected<CheckReport> check(const CheckOptions& options = {}) const;
   // For a damaged pool, opened with OpenMode::read_only and PoolOptions::allow_damage. Calls
@@ -329,10 +331,11 @@ class Pool {
 //
 // Errors, with nothing removed: not_found (no file, and no part); busy (a process has the pool or a
 // part open); invalid_argument (`path` is a symbolic link, or the live image of a pool; a pool that
-// was left open has hard links); exists (the folder of the log has something else, too); untrusted
-// (another user may have put a part there); unsupported (a pool that was left open is mounted
-// alone); those of Pool::open() for a file that is no pool; out_of_memory; io. With io a part may
-// have been removed.
+// was left open has hard links); exists (the folder of the log has something else, too; or log or
+// live image belong to another file of the same folder, a pool that was left open and then renamed
+// or copied: the message names it); untrusted (another user may have put a part there);
+// unsupported (a pool that was left open is mounted alone); those of Pool::open() for a file that
+// is no pool; out_of_memory; io. With io a part may have been removed.
 Status destroy(std::string_view path);
 
 // The persistence counters of the calling thread since it started, over all pools.

@@ -321,7 +321,8 @@ def resize(path: _Path, max_size: int) -> None:
 def destroy(path: _Path) -> None:
     """Removes the pool `path`, which no process may have open, with all that belongs to it: also
     the log and the live image of a "buffered" pool whose process was killed, and what is left of
-    a pool whose file is gone. Damaged pools are removed, too; a file that is no pool stays.
+    a pool whose file is gone. Damaged pools are removed, too; a file that is no pool stays. Raises
+    ExistsError if what is left belongs to a pool in the same folder that was renamed.
 
     >>> import perdure, tempfile
     >>> path = tempfile.mkdtemp() + "/cache.perdure"

@@ -29,7 +29,12 @@ Copy classify(const layout::Header& header, bool verify) {
   return Copy::damaged;
 }
 
-Status refuse_foreign(const layout::Header& header) {
+void copy_headers(const std::byte* base, layout::Header (&headers)[2]) {
+  std::memcpy(&headers[0], base, sizeof(layout::Header));
+  std::memcpy(&headers[1], base + layout::kHeaderBytes, sizeof(layout::Header));
+}
+
+Status refuse_foreign(const layout::Header& header, std::string_view path) {
   if (!same_machine(header)) {
     return Status::format(StatusCode::unsupported_format,
                           "written on another kind of machine (endian tag %x, %u-byte words, "
@@ -45,9 +50,9 @@ Status refuse_foreign(const layout::Header& header) {
   return Status::format(
       StatusCode::unsupported_format,
       "format version %u, this build reads version %u; with the perdure that wrote the file run "
-      "`perdure dump FILE items.tsv`, then with this one `perdure load NEW items.tsv` (for each "
+      "`perdure dump %.*s items.tsv`, then with this one `perdure load NEW items.tsv` (for each "
       "map; load takes its --map, --key, --value and --engine)",
-      header.format_version, layout::kFormatVersion);
+      header.format_version, layout::kFormatVersion, static_cast<int>(path.size()), path.data());
 }
 
 // A build that opens a pool may lose the data of features that it does not know.
@@ -142,18 +147,14 @@ Status check_shape(const layout::Header& h, std::uint64_t bytes) {
 }  // namespace
 
 Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& out, int* copy,
-                   bool verify) {
+                   bool verify, std::string_view path) {
   if (bytes < layout::kDirectoryOffset) {
     return Status::format(StatusCode::corruption,
                           "not a perdure pool (%lu bytes are too few); check the file name", bytes);
   }
   layout::Header headers[2];
-  Copy kinds[2];
-  for (int i = 0; i < 2; ++i) {
-    std::memcpy(&headers[i], base + static_cast<std::uint64_t>(i) * layout::kHeaderBytes,
-                sizeof(layout::Header));
-    kinds[i] = classify(headers[i], verify);
-  }
+  copy_headers(base, headers);
+  const Copy kinds[2] = {classify(headers[0], verify), classify(headers[1], verify)};
   int best = -1;
   for (int i = 0; i < 2; ++i) {
     if (kinds[i] == Copy::valid && (best < 0 || headers[i].sequence > headers[best].sequence)) {
@@ -161,7 +162,7 @@ Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& o
     }
   }
   for (int i = 0; i < 2 && best < 0; ++i) {
-    if (kinds[i] == Copy::foreign) return refuse_foreign(headers[i]);
+    if (kinds[i] == Copy::foreign) return refuse_foreign(headers[i], path);
   }
   if (best < 0) {
     const bool ours = kinds[0] == Copy::damaged || kinds[1] == Copy::damaged;
@@ -176,6 +177,24 @@ Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& o
   out = headers[best];
   if (copy != nullptr) *copy = best;
   return {};
+}
+
+int find_damaged_copy(const std::byte* base) {
+  layout::Header headers[2];
+  copy_headers(base, headers);
+  for (int i = 0; i < 2; ++i) {
+    const layout::Header& whole = headers[i];
+    const layout::Header& other = headers[1 - i];
+    if (classify(whole, true) != Copy::valid || classify(other, true) == Copy::valid) continue;
+    if (whole.close_state == layout::CloseState::dirty) return -1;
+    std::uint8_t bytes[sizeof(other)];
+    std::memcpy(bytes, &other, sizeof(other));
+    // The creation of a pool writes one copy.
+    const bool unwritten = whole.sequence == 1 &&
+                           std::ranges::all_of(bytes, [](std::uint8_t byte) { return byte == 0; });
+    return unwritten ? -1 : 1 - i;
+  }
+  return -1;
 }
 
 namespace {
@@ -215,11 +234,12 @@ const char* distrust(const layout::Header& header, const layout::Identity& here)
              : "the machine went down while the pool was open in a mode that does not survive it";
 }
 
-Status refuse_untrusted(const char* reason) {
+Status refuse_untrusted(const char* reason, std::string_view path) {
+  const int length = static_cast<int>(path.size());
   return Status::format(StatusCode::untrusted,
-                        "%s; restore a copy that was made after `perdure sync FILE`, or run "
-                        "`perdure check FILE --accept` to verify what is there and serve it",
-                        reason);
+                        "%s; restore a copy that was made after `perdure sync %.*s`, or run "
+                        "`perdure check %.*s --accept` to verify what is there and serve it",
+                        reason, length, path.data(), length, path.data());
 }
 
 Status shape_header(const PoolShape& shape, layout::Header& h) {

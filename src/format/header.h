@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <string_view>
 
 #include "format/layout.h"
 #include "perdure/options.h"
@@ -39,14 +40,19 @@ inline HeapGeometry geometry_of(const layout::Header& header) {
   return geometry;
 }
 
-// Reads the counting header of a pool of `bytes` bytes. Otherwise returns what is wrong.
+// Reads the counting header of a pool of `bytes` bytes. Otherwise returns what is wrong. `path` is
+// for the commands that a message names.
 Status read_header(const std::byte* base, std::uint64_t bytes, layout::Header& out,
-                   int* copy = nullptr, bool verify = true);
+                   int* copy = nullptr, bool verify = true, std::string_view path = "FILE");
+// Which of the two copies at `base` is damaged, although the pool was closed or synced: both were
+// whole then. -1: neither, or nothing can be said. In a pool that was not closed, a kill or a power
+// failure can have left half of a copy, which is no damage.
+int find_damaged_copy(const std::byte* base);
 // Whether the header names another file than this one.
 bool is_copy(const layout::Header& header, const layout::Identity& here);
 // Why an unclean or moved pool is not trusted; null if it is (a sealed copy: if its seal fits).
 const char* distrust(const layout::Header& header, const layout::Identity& here);
-Status refuse_untrusted(const char* reason);
+Status refuse_untrusted(const char* reason, std::string_view path);
 // The header of a new pool. Fails if the shape is impossible.
 Status shape_header(const PoolShape& shape, layout::Header& out);
 // Raises the maximum in a header to `max_bytes`, in whole extents, and adds a table of their words

@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <type_traits>
 
 #include "heap/geometry.h"
@@ -34,6 +35,9 @@ inline constexpr std::uint64_t kBatches = 1 << 1;        // `batch_log` is set
 // The file may be the base of a log (cut/log_format.h): its marks say whether it is the pool.
 inline constexpr std::uint64_t kBuffered = 1 << 2;
 inline constexpr std::uint64_t kIncompatibleFeatures = kHasMoreTables | kBatches | kBuffered;
+// For people, by the number of the bit.
+inline constexpr const char* kIncompatibleNames[] = {"resized", "batches", "buffered"};
+static_assert(kIncompatibleFeatures == (std::uint64_t{1} << std::size(kIncompatibleNames)) - 1);
 
 // The word of a batch that was committed and is not done yet, or 0: in the last line of the page of
 // header copy A. See format/batch_log.h.

@@ -22,6 +22,7 @@ struct OpenRequest {
   // do, the write-back after a kill goes on in the background. Null: no map does.
   bool (*at_once)(const layout::Root& root) = nullptr;
   std::uint32_t threads = 1;  // for passes over the whole content, during the opening and later
+  const char* path = "FILE";  // for the commands that a message names
 };
 
 struct OpenReport {
@@ -113,7 +114,7 @@ class Recovery : public BatchLog<P> {
         !matches<P>(reason == nullptr, "pool.open.trust"_site)) {
       report.trusted = false;
       report.distrust = reason;
-      if (!request.accept_untrusted) return refuse_untrusted(reason);
+      if (!request.accept_untrusted) return refuse_untrusted(reason, request.path);
     }
     if (header_.close_state != layout::CloseState::dirty &&
         !matches<P>(header_.directory_crc == this->directory_crc(), "pool.directory.crc"_site)) {
@@ -139,7 +140,7 @@ class Recovery : public BatchLog<P> {
       report.trusted = report.was_synced = false;
       report.distrust =
           "the file is a copy that was still being made when the pool was changed again";
-      if (!request.accept_untrusted) return refuse_untrusted(report.distrust);
+      if (!request.accept_untrusted) return refuse_untrusted(report.distrust, request.path);
     }
     return {};
   }

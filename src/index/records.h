@@ -64,7 +64,7 @@ class Records {
     return {};
   }
 
-  // The error of an operation that needed the record.
+  // The error of an operation that needed the record; see MapEngine::of_this_map().
   static Status damaged(std::uint64_t offset) noexcept {
     return damaged_object("the record", offset);
   }

@@ -1,7 +1,10 @@
 #include "index/tombstone.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <new>
+#include <utility>
 
 #include "index/findings.h"
 #include "platform/assert.h"
@@ -16,6 +19,9 @@ namespace {
 using detail::Key;
 using detail::Value;
 using Entries = FunctionRef<bool(std::span<const detail::Entry>)>;
+
+// Of the pool of an engine that has ended; null if it is not known.
+const char* path_of(const void* engine) noexcept;
 
 template <End E>
 class Tombstone final : public detail::VersionedIndex {
@@ -60,13 +66,15 @@ class Tombstone final : public detail::VersionedIndex {
   void unpin(detail::VersionPin&) noexcept override {}
 
  private:
-  [[gnu::cold]] static std::unexpected<Status> why() noexcept {
+  [[gnu::cold]] std::unexpected<Status> why() const noexcept {
     constexpr const char* kWhy[] = {
         "the pool of the map is closed; open both again",
         "the map was dropped; open it again, or another one",
         ("the pool of the map belongs to the parent process; open it anew after fork, once the "
          "parent has closed it")};
-    return fail(StatusCode::invalid_argument, "%s", kWhy[static_cast<unsigned>(E)]);
+    const char* const path = path_of(this);
+    return fail(StatusCode::invalid_argument, "%s%s%s", path != nullptr ? path : "",
+                path != nullptr ? ": " : "", kWhy[static_cast<unsigned>(E)]);
   }
 };
 
@@ -76,6 +84,9 @@ struct alignas(kLine) Header {
   bool ended = false;  // the destructor of the engine overwrites a tombstone for a moment
   bool simulated = false;
   std::size_t alignment = 0;
+  // A copy: the pool may be gone before the handles. Null where place() was not called, as in a
+  // child of fork(), which must not allocate there.
+  char* path = nullptr;
   Header* next = nullptr;
   Header* prev = nullptr;
 
@@ -84,6 +95,10 @@ struct alignas(kLine) Header {
     return const_cast<Header*>(static_cast<const Header*>(engine))[-1];
   }
 };
+
+static_assert(sizeof(Header) == kLine);
+
+const char* path_of(const void* engine) noexcept { return Header::of(engine).path; }
 
 constinit RealPlatform::Latch latch;
 constinit Header* first = nullptr;
@@ -131,6 +146,7 @@ void give_up(Header& header) noexcept {
   if (header.holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   const std::size_t alignment = header.alignment;
   void* memory = static_cast<std::byte*>(header.engine()) - front_of(alignment);
+  std::free(header.path);
   header.~Header();
   ::operator delete(memory, std::align_val_t(alignment));
 }
@@ -166,12 +182,17 @@ void release(void* engine) noexcept {
 
 void share_with_children(detail::Index& engine) noexcept { Header::of(&engine).simulated = true; }
 
-void place(detail::Index& engine, End end) noexcept {
-  const LatchGuard guard(latch);
-  Header& header = Header::of(&engine);
-  header.end = end;
-  header.ended = true;
-  mark(header);
+void place(detail::Index& engine, End end, const char* path) noexcept {
+  char* copy = ::strdup(path);
+  {
+    const LatchGuard guard(latch);
+    Header& header = Header::of(&engine);
+    std::swap(header.path, copy);
+    header.end = end;
+    header.ended = true;
+    mark(header);
+  }
+  std::free(copy);
 }
 
 }  // namespace tombstone

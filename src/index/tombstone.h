@@ -36,8 +36,9 @@ void* allocate(std::size_t bytes, std::size_t alignment) noexcept;
 void release(void* engine) noexcept;
 // Of a simulated platform: a child of fork() goes on to use the engine.
 void share_with_children(detail::Index& engine) noexcept;
-// From now on the handles find the reason. Only destruction of the engine follows.
-void place(detail::Index& engine, End end) noexcept;
+// From now on the handles find the reason, and the path of the pool. Only destruction of the engine
+// follows.
+void place(detail::Index& engine, End end, const char* path) noexcept;
 
 // The base of everything that handles refer to: they keep the memory.
 struct Allocated {

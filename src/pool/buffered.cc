@@ -287,10 +287,9 @@ Status Buffered::missing(std::string_view path, const Status& why) const noexcep
   return Status::format(
       StatusCode::live_missing,
       "was left open, and what changed since its last durable cut is in its live image %.*s, which "
-      "cannot be used: %.*s; %srun `perdure check FILE --accept` to go on from the last durable "
-      "cut",
+      "cannot be used: %.*s; %srun `perdure check %s --accept` to go on from the last durable cut",
       length(path), path.data(), length(why.message()), why.message().data(),
-      why == StatusCode::not_found ? "bring it back, or " : "");
+      why == StatusCode::not_found ? "bring it back, or " : "", path_.c_str());
 }
 
 // Of a killed process, which may still have its files.
@@ -343,9 +342,9 @@ Status Buffered::inherit_without_log(LogReader& reader, const Status& why,
     live_.close();
     return Status::format(StatusCode::untrusted,
                           "%.*s; bring the folder back, or accept base and live image, which "
-                          "together have everything unless a disk has failed (perdure check FILE "
+                          "together have everything unless a disk has failed (perdure check %s "
                           "--accept)",
-                          length(why.message()), why.message().data());
+                          length(why.message()), why.message().data(), path_.c_str());
   }
   if (live_.has_lost(layout::kDoubtful)) {
     live_.close();
@@ -396,7 +395,7 @@ Status Buffered::replay_into_live(LogReader& reader, std::uint64_t& lines) noexc
 // `gives_up`: an image of this boot.
 Status Buffered::restore(const Opening& opening, bool gives_up) noexcept {
   const bool copied = !of_this_file(mark(), opening.identity);
-  if (copied && !opening.accept_loss) return is_a_copy();
+  if (copied && !opening.accept_loss) return is_a_copy(path_.c_str());
   const std::uint64_t began = RealPlatform::now_ns();
   LogReader reader(files_, folder_.c_str());
   if (Status s = reader.scan(mark()); !s.ok()) return s;
@@ -470,7 +469,7 @@ bool Buffered::is_of_this_boot(const Opening& opening, std::string_view path,
 // live_missing (why not), and others.
 Status Buffered::go_on_with_image(const Opening& opening, std::string_view path,
                                   bool& told) noexcept {
-  if (!of_this_file(mark(), opening.identity)) return is_a_copy();
+  if (!of_this_file(mark(), opening.identity)) return is_a_copy(path_.c_str());
   layout::LiveHead head;
   Status found = LiveImage::read_head(real_files_, path, head, opening.base);
   const bool failed = found == StatusCode::not_found || found == StatusCode::corruption;
@@ -490,7 +489,8 @@ Status Buffered::go_on_with_image(const Opening& opening, std::string_view path,
 Status Buffered::go_on(const Opening& opening) noexcept {
   if (mark().live.unverified != 0 && !opening.accept_loss) {
     return refuse_untrusted(
-        "the pool was not trusted, and its last process ended before a check had passed");
+        "the pool was not trusted, and its last process ended before a check had passed",
+        path_.c_str());
   }
   PathText path;
   if (Status s = image_path(mark(), path); !s.ok()) return s;

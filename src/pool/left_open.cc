@@ -15,12 +15,13 @@
 
 namespace perdure {
 
-Status is_a_copy() noexcept {
+Status is_a_copy(std::string_view path) noexcept {
   return Status::format(
       StatusCode::untrusted,
       "is a copy of a pool that was open, without what its log and live image have; close the pool "
       "before you copy its file, or open the copy with its log beside it and accept what it has "
-      "(perdure check FILE --accept)");
+      "(perdure check %.*s --accept)",
+      length(path), path.data());
 }
 
 bool is_dirty_file_in_memory(const RealFileSystem& files, std::string_view image) noexcept {
@@ -77,13 +78,14 @@ Status read_mark(const FileStorage& storage, layout::BaseMark& mark) noexcept {
   return damaged && !buffered ? Status() : std::move(s);
 }
 
-Status may_read_log(const layout::BaseMark& mark, const layout::Identity& identity) noexcept {
+Status may_read_log(const layout::BaseMark& mark, const layout::Identity& identity,
+                    std::string_view path) noexcept {
   if (!layout::is_known(identity.boot_id) || !layout::is_known(mark.live.boot_id)) {
     return Status::format(StatusCode::live_missing,
                           "was left open, and the boot's id cannot be read, so a power failure "
                           "cannot be ruled out");
   }
-  return of_this_file(mark, identity) ? Status() : is_a_copy();
+  return of_this_file(mark, identity) ? Status() : is_a_copy(path);
 }
 
 Status observe_live(FileStorage& storage, FileStorage& base, const layout::BaseMark& mark,
@@ -91,9 +93,10 @@ Status observe_live(FileStorage& storage, FileStorage& base, const layout::BaseM
   if (!in_this_boot(mark, identity)) {
     return Status::format(StatusCode::untrusted,
                           "was open when the machine went down; open it for writing once (perdure "
-                          "check FILE), so that it is restored from its log");
+                          "check %.*s), so that it is restored from its log",
+                          length(path), path.data());
   }
-  if (!of_this_file(mark, identity)) return is_a_copy();
+  if (!of_this_file(mark, identity)) return is_a_copy(path);
   PathText live;
   if (Status s = LiveImage::path_of(mark, path, live); !s.ok()) return s;
   layout::LiveHead head;
@@ -102,8 +105,9 @@ Status observe_live(FileStorage& storage, FileStorage& base, const layout::BaseM
                                    !stayed_mounted(RealFileSystem(), mark, live.c_str()));
   if (doubtful) {
     return Status::format(StatusCode::live_missing,
-                          "the disk may lack a part of its live image %s; open it for writing",
-                          live.c_str());
+                          "the disk may lack a part of its live image %s; open it for writing "
+                          "(perdure check %.*s)",
+                          live.c_str(), length(path), path.data());
   }
   if (s.ok() && !LiveImage::fits(head, mark)) {
     // The owner may have folded its log since the mark was read.

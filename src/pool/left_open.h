@@ -17,7 +17,7 @@ bool in_this_boot(const layout::BaseMark& mark, const layout::Identity& here) no
 // Whether the file is the one that the mark was written for.
 bool of_this_file(const layout::BaseMark& mark, const layout::Identity& here) noexcept;
 // Why it is refused, if it is another one.
-Status is_a_copy() noexcept;
+Status is_a_copy(std::string_view path) noexcept;
 // Whether the kernel has had the live image at this path in memory since a process of this boot had
 // it open.
 bool stayed_mounted(const RealFileSystem& files, const layout::BaseMark& mark,
@@ -29,7 +29,8 @@ bool is_dirty_file_in_memory(const RealFileSystem& files, std::string_view image
 Status has_its_parts(const FileStorage& base, const char* path) noexcept;
 // Its content is that of the last cut in its log, of this boot or another one. Errors: untrusted (a
 // copy), live_missing (the boot is not known).
-Status may_read_log(const layout::BaseMark& mark, const layout::Identity& identity) noexcept;
+Status may_read_log(const layout::BaseMark& mark, const layout::Identity& identity,
+                    std::string_view path) noexcept;
 // Of this boot, and for inspections: `storage` gets its live image, and `base` the base; once it is
 // mapped, LiveChunks shows both. Errors: live_missing, untrusted (a copy, or a base of another
 // boot), and those of files.

@@ -154,9 +154,9 @@ Expected<BackupInfo> write_backup(const BackupSource& source, std::string_view f
 }
 
 // Whether a file that is no part of a log, or whose log is folded, can be copied as it is.
-Status is_closed(FileStorage& storage) {
+Status is_closed(FileStorage& storage, std::string_view path) {
   if (storage.lock_holder() != 0) {
-    return Status::format(StatusCode::unsupported,
+    return Status::format(StatusCode::busy,
                           "another process has it open, in a durability that has no cuts to copy; "
                           "close it there first, or use `buffered`");
   }
@@ -167,15 +167,16 @@ Status is_closed(FileStorage& storage) {
   const bool whole = n == static_cast<std::int64_t>(layout::kDirectoryOffset);
   layout::Header header;
   layout::Identity identity;
-  Status s =
-      read_header(pages.get(), whole ? storage.size() : static_cast<std::uint64_t>(n), header);
+  Status s = read_header(pages.get(), whole ? storage.size() : static_cast<std::uint64_t>(n),
+                         header, nullptr, true, path);
   if (s.ok()) s = storage.identity(identity);
   if (!s.ok()) return s;
-  if (const char* reason = distrust(header, identity)) return refuse_untrusted(reason);
+  if (const char* reason = distrust(header, identity)) return refuse_untrusted(reason, path);
   if (header.close_state != layout::CloseState::dirty) return {};
   return Status::format(StatusCode::invalid_argument,
                         "its last process did not close it; open and close it first (perdure "
-                        "check FILE)");
+                        "check %.*s)",
+                        length(path), path.data());
 }
 
 }  // namespace
@@ -216,7 +217,7 @@ Expected<BackupInfo> back_up(std::string_view path, std::string_view folder,
   if (s.ok()) s = read_mark(storage, mark);
   if (s.ok()) {
     const bool left = mark.state == layout::BaseState::open;
-    s = left ? has_its_parts(storage, resolved) : is_closed(storage);
+    s = left ? has_its_parts(storage, resolved) : is_closed(storage, path);
   }
   if (!s.ok()) return fail(with_path(path, s));
   if (!log.assign(resolved, "-log"))
@@ -379,13 +380,8 @@ Status Restoring::open_and_close(Durability durability) noexcept {
   Status s;
   // An untrusted pool was checked by the open.
   if (PoolImpl::of(*pool).opened_trusted()) {
-    auto report = pool->check({.deep = true});
-    if (!report) s = std::move(report.error());
-    if (report && !report->ok()) {
-      s = Status::format(StatusCode::corruption, "%s: the check found %lu violations, first: %.*s",
-                         name_.c_str(), report->violation_count, length(report->first()),
-                         report->first().data());
-    }
+    s = PoolImpl::of(*pool).verify_content();
+    if (!s.ok()) s = with_path(name_.c_str(), s);
   }
   Status closed = pool->close();
   return s.ok() ? std::move(closed) : std::move(s);

@@ -138,7 +138,8 @@ Status PoolImpl::may_buffer(const PoolOptions& options) const {
     return Status::format(StatusCode::unsupported,
                           "its file is mounted alone, so that the log of durability `buffered` "
                           "would lie outside of that mount; mount its folder, or open it with "
-                          "durability `process` (perdure sync FILE --durability process)");
+                          "durability `process` (perdure sync %s --durability process)",
+                          path_.c_str());
   }
   if (!RealPlatform::heavy_fence() && !RealPlatform::full_light_fences()) {
     return Status::format(
@@ -209,8 +210,8 @@ Status PoolImpl::begin_buffered(const PoolOptions& options, const layout::Header
     return Status::format(StatusCode::invalid_argument,
                           "the file has %lu names (hard links), and its log can be beside one "
                           "only; open it for reading, use `process`, or remove the other names, "
-                          "which `find FOLDER -samefile FILE` prints",
-                          names);
+                          "which `find FOLDER -samefile %s` prints",
+                          names, path_.c_str());
   }
   if (!buffered_) {
     if (Status s = look_at_base(options); !s.ok()) return s;
@@ -232,7 +233,7 @@ Status PoolImpl::read_left(const layout::BaseMark& mark) {
   if (::realpath(path_.c_str(), path) == nullptr) {
     return Status::format(StatusCode::io, "cannot resolve its path: %s", std::strerror(errno));
   }
-  if (Status s = may_read_log(mark, identity_); !s.ok()) return s;
+  if (Status s = may_read_log(mark, identity_, path); !s.ok()) return s;
   if (!in_use_ && in_this_boot(mark, identity_)) {
     return observe_live(storage_, base_, mark, path, identity_);
   }
@@ -316,13 +317,15 @@ Status PoolImpl::open_existing(const PoolOptions& options, std::uint64_t capacit
   layout::Header header;
   int copy = 0;
   if (n < layout::kDirectoryOffset) return read_header(pages.get(), n, header);
-  if (Status s = read_header(pages.get(), size, header, &copy); !s.ok()) return s;
+  if (Status s = read_header(pages.get(), size, header, &copy, true, path_.c_str()); !s.ok())
+    return s;
+  damaged_copy_ = find_damaged_copy(pages.get());  // before this open writes both
   last_durability_ = static_cast<Durability>(header.mode);
   if (Status s = choose_durability(options, last_durability_); !s.ok()) return s;
   if (durability_ == Durability::buffered && !read_only_ && !resizes_) {
     // What the header alone shows is refused before anything is written.
     const char* reason = options.accept_untrusted ? nullptr : distrust(header, identity_);
-    if (reason != nullptr) return refuse_untrusted(reason);
+    if (reason != nullptr) return refuse_untrusted(reason, path_.c_str());
     return begin_buffered(options, header, copy);
   }
   if (storage_.base() == nullptr) {
@@ -414,7 +417,8 @@ Status PoolImpl::open(std::string_view path, const PoolOptions& options) {
                             .write_back_by_sync = platform_.mode() == FlushMode::page,
                             .serve = !read_only_,
                             .at_once = read_only_ ? nullptr : &restarts_at_once,
-                            .threads = threads_};
+                            .threads = threads_,
+                            .path = path_.c_str()};
   Status s = open_pool(core_, request, report_, *this);
   if (s.ok() && buffered_) s = buffered_->set_verified();
   if (!s.ok()) {
@@ -460,8 +464,11 @@ Status PoolImpl::resize(std::string_view path, std::uint64_t max_size) {
   const PoolOptions options{.mode = OpenMode::existing};
   Status s = open_file(options, std::min(max_size, kMaxPoolSize));
   if (s.ok()) {
-    s = core_.resize({.identity = identity_, .mode = durability_, .threads = RealPlatform::cores()},
-                     max_size);
+    const OpenRequest request{.identity = identity_,
+                              .mode = durability_,
+                              .threads = RealPlatform::cores(),
+                              .path = path_.c_str()};
+    s = core_.resize(request, max_size);
   }
   platform_.leave_mapping();
   storage_.close();
@@ -481,6 +488,10 @@ void PoolImpl::tell_opened() const {
     log_.say(LogLevel::warning,
              "its durability was `power` and is `%s` from now on: a power failure can lose it",
              EngineText(durability_name(durability_)).c_str());
+  }
+  if (damaged_copy_ >= 0) {
+    log_.say(LogLevel::warning, "copy %c of its header was damaged%s", "AB"[damaged_copy_],
+             read_only_ ? "" : ", and is written anew; see to the disk");
   }
   for (const Slot& slot : slots()) {
     if (!slot.used || slot.error.ok()) continue;

@@ -207,7 +207,7 @@ Expected<Recovered> PoolImpl::open_slot(Slot& slot, bool clean) {
 // PoolOptions::accept_untrusted: served only if a full check finds nothing.
 Status PoolImpl::accept_untrusted() {
   const std::uint64_t begin = RealPlatform::now_ns();
-  if (Status s = verify_untrusted(); !s.ok()) return s;
+  if (Status s = verify_content(); !s.ok()) return s;
   if (Status s = core_.accept(identity_); !s.ok()) return s;
   log_.say(LogLevel::warning,
            "was not trusted (%s), and is accepted: a full check of %.1f ms "
@@ -216,7 +216,7 @@ Status PoolImpl::accept_untrusted() {
   return {};
 }
 
-Status PoolImpl::verify_untrusted() {
+Status PoolImpl::verify_content() {
   Findings findings;
   if (Status s = find_violations({.deep = true}, findings); !s.ok()) return s;
   if (findings.ok()) return {};
@@ -392,7 +392,7 @@ Status PoolImpl::drop(std::string_view name) {
   if (slot->instance != nullptr) {
     const BackgroundHold<RealPlatform> hold(core_.background());
     if (names_its_own(*slot->instance)) slot->instance->release_blocks();
-    tombstone::place(slot->instance->index(), tombstone::End::dropped);
+    tombstone::place(slot->instance->index(), tombstone::End::dropped, path_.c_str());
     dropped->instance = std::move(slot->instance);
     dropped->next = std::move(dropped_);
     dropped_ = std::move(dropped);
@@ -579,7 +579,7 @@ Status PoolImpl::end(const CloseOptions& options) {
   }
   for (Slot& slot : slots()) {
     if (slot.instance != nullptr) {
-      tombstone::place(slot.instance->index(), tombstone::End::closed);
+      tombstone::place(slot.instance->index(), tombstone::End::closed, path_.c_str());
     }
   }
   slots_.reset();

@@ -65,6 +65,8 @@ class PoolImpl final : private PoolMaps {
   Expected<BackupInfo> backup(std::string_view folder, const BackupOptions& options);
   // Whether the open had no reason to check the content.
   bool opened_trusted() const noexcept { return report_.distrust == nullptr; }
+  // A deep check. Passes over a copy of the header that this open has repaired. Errors: corruption.
+  Status verify_content();
   Status close(const CloseOptions& options);
   Background<RealPlatform>& background() noexcept { return core_.background(); }
   // For tests of cuts: what a StoreTracker needs. The pool must have no background threads, and no
@@ -130,7 +132,6 @@ class PoolImpl final : private PoolMaps {
   Expected<Slot*> make_map(std::string_view name, Engine engine, const MapOptions& options,
                            const MapTypes& spec);
   Status may_open(const Slot* slot, std::string_view name, const MapOptions& options) const;
-  Status verify_untrusted();
   EngineContext<RealPlatform> context() noexcept {
     return {.platform = platform_,
             .heap = core_.heap(),
@@ -183,7 +184,8 @@ class PoolImpl final : private PoolMaps {
   Durability last_durability_ = Durability::automatic;  // of the open before; of a new pool: none
   layout::Identity identity_{};
   OpenReport report_;
-  Findings damage_;  // passed over at open
+  Findings damage_;        // passed over at open
+  int damaged_copy_ = -1;  // of the header, 0 or 1, before this open
   std::uint32_t threads_ = 1;
   std::uint64_t recovery_ns_ = 0;
   std::int64_t owner_pid_ = 0;

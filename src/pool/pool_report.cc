@@ -204,6 +204,17 @@ Expected<CheckReport> PoolImpl::check(const CheckOptions& options) {
   if (Status s = usable(); !s.ok()) return fail(std::move(s));
   Findings findings;
   if (Status s = find_violations(options, findings); !s.ok()) return fail(std::move(s));
+  if (damaged_copy_ >= 0) {
+    char line[200];
+    std::snprintf(line, sizeof(line),
+                  read_only_
+                      ? "copy %c of the header is damaged; nothing is lost, as the other one "
+                        "serves: any open for writing writes it anew (perdure sync)"
+                      : "copy %c of the header was damaged when the pool was opened; nothing "
+                        "is lost, as the other one served: the open has written it anew",
+                  "AB"[damaged_copy_]);
+    findings.add(line);
+  }
   CheckReport report;
   if (!attempt([&] { report = to_public(findings); })) return fail(wrap(StatusCode::out_of_memory));
   return report;
@@ -329,8 +340,8 @@ Status read_info(FileStorage& storage, std::string_view path, bool logged, PoolI
   layout::Header header;
   const bool short_file = n < static_cast<std::int64_t>(layout::kDirectoryOffset);
   storage.refresh_size();
-  Status s =
-      read_header(head.get(), short_file ? static_cast<std::uint64_t>(n) : storage.size(), header);
+  Status s = read_header(head.get(), short_file ? static_cast<std::uint64_t>(n) : storage.size(),
+                         header, nullptr, true, path);
   torn = !s.ok();
   if (torn) return s;
   layout::Identity identity;

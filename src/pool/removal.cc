@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <string_view>
 
+#include "backup/backup_files.h"
+#include "cut/base_mark.h"
 #include "cut/live_image.h"
 #include "cut/segment_names.h"
 #include "perdure/pool.h"
@@ -26,6 +29,11 @@ constexpr std::string_view kUnfinished = ".creating";
 
 // The names in a folder.
 using Names = Array<Text<NAME_MAX>>;
+// Which pool a part belongs to: the mark of that pool has the same id.
+struct LogId {
+  std::uint8_t bytes[16];
+};
+using LogIds = Array<LogId>;
 
 // NUMBER, NUMBER.unknown-N (segment_files.h), or the name of one that is not finished.
 bool is_name_of_segment(std::string_view name) noexcept {
@@ -65,6 +73,10 @@ class Removal {
   Status each_segment() noexcept;
   Expected<bool> is_segment(std::string_view path) noexcept;
   Status remove_segments(std::string_view log, const Names& names) noexcept;
+  Status find_logs(LogIds& others) noexcept;
+  bool note_log(std::string_view part, LogIds& others) noexcept;
+  bool needs_one_of(std::string_view path, const LogIds& logs) noexcept;
+  Status refuse_parts_of_another() noexcept;
   Status list(std::string_view folder, Names& names) noexcept;
   Status remove(const FileStorage& file, std::string_view path) noexcept;
   Expected<mode_t> type_of(std::string_view path) noexcept;
@@ -316,6 +328,94 @@ Status Removal::each_segment() noexcept {
   return removes_ ? remove_segments(log.c_str(), names) : Status();
 }
 
+// --- parts of another pool -----------------------------------------------------------------------
+
+// Adds the id that a segment or a live image has, unless it is that of the file here. No checksums:
+// a damaged part may be needed, too. Returns false if memory is short.
+bool Removal::note_log(std::string_view part, LogIds& others) noexcept {
+  auto type = type_of(part);
+  OpenFile file(files_);
+  if (!type || !S_ISREG(*type) || !file.open(part, FileSystem::Open::reading).ok()) return true;
+  layout::LiveHead live{};
+  layout::SegmentHead segment{};
+  layout::PartHead first{};
+  (void)files_.read(*file, &live, sizeof(live), layout::kMarkOffset);
+  (void)files_.read(*file, &segment, sizeof(segment), 0);
+  (void)files_.read(*file, &first, sizeof(first), kPage);
+  LogId id{};
+  if (live.magic == layout::kLiveMagic || live.magic == layout::kOldLiveMagic) {
+    std::memcpy(id.bytes, live.log_id, sizeof(id.bytes));
+  } else if (segment.magic == layout::kSegmentMagic) {
+    std::memcpy(id.bytes, segment.log_id, sizeof(id.bytes));
+  } else if (first.magic == layout::kPartMagic) {
+    std::memcpy(id.bytes, first.log_id, sizeof(id.bytes));
+  } else {
+    return true;
+  }
+  const auto same = [&](const LogId& other) { return layout::same_id(other.bytes, id.bytes); };
+  const bool own = mark_.magic != 0 && layout::same_id(mark_.log_id, id.bytes);
+  return own || std::any_of(others.begin(), others.end(), same) || others.push_back(id);
+}
+
+// The ids that the parts have, but that of the file here.
+Status Removal::find_logs(LogIds& others) noexcept {
+  PathText path, log, within;
+  if (!path.assign(path_, kPoolParts[1]) || !log.assign(path_, kPoolParts[0]) ||
+      !within.assign(log.c_str(), "/"))
+    return StatusCode::invalid_argument;
+  bool memory = note_log(path.c_str(), others);
+  auto type = type_of(log.c_str());
+  if (!type) return std::move(type.error());
+  Names names;
+  if (S_ISDIR(*type)) {
+    if (Status s = list(log.c_str(), names); !s.ok()) return s;
+  }
+  for (const auto& name : names) {
+    if (!is_name_of_segment(name) || !path.assign(within.c_str(), name)) continue;
+    memory = memory && note_log(path.c_str(), others);
+  }
+  return memory ? Status() : Status(StatusCode::out_of_memory);
+}
+
+// Whether the file is a pool that was left open with one of these logs.
+bool Removal::needs_one_of(std::string_view path, const LogIds& logs) noexcept {
+  auto type = type_of(path);
+  OpenFile file(files_);
+  if (!type || !S_ISREG(*type) || !file.open(path, FileSystem::Open::reading).ok()) return false;
+  BaseMarks marks(files_, *file);
+  if (kind_of(*file) != OwnKind::pool || !marks.read().ok()) return false;
+  const layout::BaseMark& mark = marks.mark();
+  const auto same = [&](const LogId& id) { return layout::same_id(id.bytes, mark.log_id); };
+  return mark.state == layout::BaseState::open && std::any_of(logs.begin(), logs.end(), same);
+}
+
+// A file that was renamed after a kill has left its parts behind, and is nothing without them. It
+// is looked for in the same folder only.
+Status Removal::refuse_parts_of_another() noexcept {
+  LogIds logs;
+  if (is_image_) return {};
+  if (Status s = find_logs(logs); !s.ok() || logs.empty()) return s;
+  PathText owner;
+  Status s = files_.list(folder_of(path_), [&](std::string_view name) {
+    PathText path;
+    const bool found = *owner.c_str() == '\0' &&
+                       path.assign(path_.substr(0, path_.rfind('/') + 1), name) &&
+                       needs_one_of(path.c_str(), logs);
+    if (found) owner = path;
+  });
+  if (!s.ok() || *owner.c_str() == '\0') return s;
+  return Status::format(
+      StatusCode::exists,
+      "%.*s: the log or the live image of this name belongs to the pool %s, which was renamed or "
+      "copied, so nothing is removed; to keep that pool, %srename it to %.*s; if its data is not "
+      "needed, remove it first (perdure remove %s)",
+      length(path_), path_.data(), owner.c_str(),
+      base_.is_open() ? "move away the file that has this name, and " : "", length(path_),
+      path_.data(), owner.c_str());
+}
+
+// --- all of it -----------------------------------------------------------------------------------
+
 Status Removal::run() noexcept {
   Status s = open_base();
   if (s.ok()) s = each_part();
@@ -326,6 +426,7 @@ Status Removal::run() noexcept {
                           "the path",
                           length(path_), path_.data());
   }
+  if (s = refuse_parts_of_another(); !s.ok()) return s;
   removes_ = true;
   s = each_part();
   if (s.ok() && base_.is_open()) s = remove(base_, path_);

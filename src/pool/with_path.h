@@ -11,8 +11,11 @@ namespace perdure {
 inline int length(std::string_view text) noexcept { return static_cast<int>(text.size()); }
 
 inline Status with_path(std::string_view path, const Status& s) noexcept {
-  return Status::format(s.code(), "%.*s: %.*s", length(path), path.data(), length(s.message()),
-                        s.message().data());
+  const std::string_view message = s.message();
+  // An engine's errors of damage have it.
+  if (message.starts_with(path) && message.substr(path.size()).starts_with(": ")) return s;
+  return Status::format(s.code(), "%.*s: %.*s", length(path), path.data(), length(message),
+                        message.data());
 }
 
 }  // namespace perdure

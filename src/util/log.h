@@ -19,6 +19,9 @@ class Log {
   constexpr Log(Function function, void* context, const char* path) noexcept
       : function_(function), context_(context), path_(path) {}
 
+  // "": of no pool.
+  const char* path() const noexcept { return path_; }
+
   // Reports one line, printf-formatted. Allocates nothing. Not for hot paths.
   [[gnu::cold, gnu::format(printf, 3, 4)]] void say(LogLevel level, const char* format,
                                                     ...) const noexcept;

@@ -198,7 +198,7 @@ TEST_F(Backups, OfClosedPoolsAndOthers) {
     if (durability == Durability::process) {
       EXPECT_EQ(refuses(pool.backup(path("in-use"))), StatusCode::unsupported);
       EXPECT_NE(message_.find("close it"), std::string::npos) << message_;
-      EXPECT_EQ(refuses(back_up(path(name), path("in-use"))), StatusCode::unsupported);
+      EXPECT_EQ(refuses(back_up(path(name), path("in-use"))), StatusCode::busy);
     }
     must(pool.close());
     const BackupInfo made = must(back_up(path(name), dir()));

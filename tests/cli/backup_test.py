@@ -85,8 +85,10 @@ class BackupTest(DiskTest):
     def test_what_is_refused(self):
         self.create("--durability", "process")
         with self.pool_in_use():
-            self.assertIn("close it there first", self.errors("backup", self.pool, self.backup))
-        self.assertIn("open and close it first", self.errors("backup", self.pool, self.backup))
+            self.assertIn("close it there first",
+                          self.errors("backup", self.pool, self.backup, expect=BUSY))
+        told = self.errors("backup", self.pool, self.backup)
+        self.assertIn(f"open and close it first (perdure check {self.pool})", told)
         self.run_cli("put", self.pool, "k", "v")
         self.assertIn("is not empty", self.errors("backup", self.pool, self.disk))
         self.run_cli("backup", self.pool, self.backup)

@@ -118,7 +118,8 @@ class InUseTest(CliTest):
     def test_a_second_process_is_refused_by_name(self):
         with self.pool_in_use() as holder:
             for arguments in (["put", self.pool, "k", "v"], ["get", self.pool, "held"],
-                              ["scan", self.pool], ["check", self.pool], ["drop", self.pool]):
+                              ["scan", self.pool], ["check", self.pool],
+                              ["drop", self.pool, "--map", "default"]):
                 with self.subTest(command=arguments[0]):
                     self.assertIn(str(holder.pid), self.errors(*arguments, expect=BUSY))
 
@@ -166,8 +167,8 @@ class InUseTest(CliTest):
         self.assertNotIn(b"was killed", self.output("info", copy))
         for command in (["get", copy, "held"], ["put", copy, "k", "v"], ["check", copy]):
             message = self.errors(*command)
-            self.assertIn("perdure check FILE --accept", message)
-            self.assertIn("perdure sync FILE", message)
+            self.assertIn(f"perdure check {copy} --accept", message)
+            self.assertIn(f"perdure sync {copy}", message)
         self.assertTrue(self.json("check", copy, "--accept")["ok"])
         self.assertTrue(self.json("info", copy)["trusted"])
         self.assertEqual(self.output("get", copy, "held"), b"value\n")

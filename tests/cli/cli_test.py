@@ -121,6 +121,9 @@ class CommandsTest(CliTest):
         self.assertEqual(sorted(names), ["default", "second"])
         self.assertEqual(self.output("list", self.pool, "--map", "second"),
                          b"second\tphast\tbytes\tbytes\n")
+        self.assertIn("--map NAME is required: the pool has default, second",
+                      self.errors("drop", self.pool, expect=USAGE))
+        self.assertEqual(self.json("list", self.pool)["maps"][0]["name"], "default")
         self.run_cli("drop", self.pool, "--map", "second")
         self.run_cli("drop", self.pool, "--map", "second", expect=NEGATIVE)
         self.run_cli("list", self.pool, "--map", "second", expect=NEGATIVE)
@@ -247,6 +250,7 @@ class CommandsTest(CliTest):
         self.assertTrue(self.json("check", self.pool, "--deep")["ok"])
         info = self.json("info", self.pool)
         self.assertEqual((info["max_bytes"], info["incompatible_features"]), (8 << 20, [0]))
+        self.assertRegex(self.output("info", self.pool), rb"incompatible features +resized\n")
         self.assertEqual(self.output("resize", self.pool, "--max-size", "16M").decode(),
                          f"resized {self.pool}: at most 16.0 MiB, before 8.0 MiB\n")
         self.assertEqual(self.output("dump", self.pool), lines)
@@ -386,7 +390,7 @@ class CommandsTest(CliTest):
         report = self.json("check", self.pool, "--deep")
         self.assertEqual((report["ok"], report["violations"]), (True, []))
         self.assertGreaterEqual(report["entries"], 5000)
-        self.run_cli("drop", self.pool)
+        self.run_cli("drop", self.pool, "--map", "default")
         before = self.json("stats", self.pool)
         given_back = self.json("compact", self.pool)["given_back_bytes"]
         self.assertGreater(given_back, 1 << 20)

@@ -1,6 +1,7 @@
 """perdure --durability: the commands that take it, what they keep, the files of a buffered pool."""
 
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -28,6 +29,7 @@ class DurabilityTest(CliTest):
             self.assertEqual(os.listdir(folder), ["pool.perdure"])
             info = self.json("info", pool)
             self.assertEqual((info["durability"], info["live"]), ("buffered", ""))
+            self.assertRegex(self.output("info", pool), rb"incompatible features +buffered\n")
             self.assertEqual(self.output("get", pool, "k"), b"v\n")
             self.run_cli("check", pool, "--deep")
             self.assertEqual(info["power_failure_loses"], "nothing that was acknowledged")
@@ -50,6 +52,15 @@ class DurabilityTest(CliTest):
             self.assertIn("what changed since 2", loses)
             os.rename(self.pool + "-live", self.pool + "-gone")
             self.assertIn("last durable cut", self.json("info", self.pool)["power_failure_loses"])
+            whole = os.path.realpath(self.pool)
+            self.assertIn(f"run `perdure check {whole} --accept`",
+                          self.errors("put", self.pool, "k", "v"))
+            copy = os.path.join(os.path.realpath(folder), "copy.perdure")
+            shutil.copy(self.pool, copy)
+            for option in ((), ("--read-only",)):
+                self.assertIn(f"(perdure check {copy} --accept)",
+                              self.errors("get", copy, "k", *option))
+            os.remove(copy)
             os.rename(self.pool + "-gone", self.pool + "-live")
             self.run_cli("put", self.pool, "k", "v", "--durability", "buffered")
             self.run_cli("put", self.pool, "k", "v", "--durability", "process")

@@ -4,7 +4,7 @@ import pathlib
 import struct
 import unittest
 
-from cli_case import FAILURE, ROOT, CliTest
+from cli_case import FAILURE, NEGATIVE, ROOT, CliTest
 
 HEADER_BYTES, COPIES, CRC_OFFSET = 4096, (0, 4096), 508
 MODE_OFFSET, COMPATIBLE_OFFSET, INCOMPATIBLE_OFFSET = 100, 240, 248
@@ -61,7 +61,7 @@ class FormatTest(CliTest):
     def test_a_pool_of_version_0_names_the_way_across(self):
         path = self.write("old.perdure", golden("pool_v0"))
         self.refused(path, "format version 0", "this build reads version 1",
-                     "`perdure dump FILE items.tsv`", "`perdure load NEW items.tsv`")
+                     f"`perdure dump {path} items.tsv`", "`perdure load NEW items.tsv`")
 
     def test_the_commands_of_that_way_work(self):
         """As they are named, between two pools of this version."""
@@ -95,6 +95,31 @@ class FormatTest(CliTest):
                                         "`process` from now on.*--durability power\n$")
         self.assertEqual(self.json("info", self.pool)["durability"], "process")
         self.assertEqual(self.run_cli("del", self.pool, "apple").stderr, b"")
+
+    def test_incompatible_features_have_names(self):
+        self.run_cli("create", self.pool, "--max-size", "1M", "--durability", "process")
+        self.run_cli("apply", self.pool, "-", stdin=b"put\tapple\t3\n")
+        self.run_cli("resize", self.pool, "--max-size", "8M")
+        self.assertRegex(self.output("info", self.pool),
+                         rb"incompatible features +resized, batches\n")
+        self.assertEqual(self.json("info", self.pool)["incompatible_features"], [0, 1])
+
+    def test_check_reports_a_damaged_copy_of_the_header(self):
+        self.run_cli("put", self.pool, "apple", "3")
+        for copy, name in zip(COPIES, "AB"):
+            with self.subTest(copy=name):
+                content = bytearray(pathlib.Path(self.pool).read_bytes())
+                content[copy + 40] ^= 1
+                pathlib.Path(self.pool).write_bytes(content)
+                found = self.output("check", self.pool, "--deep", "--read-only", expect=NEGATIVE)
+                self.assertIn(f"violation: copy {name} of the header is damaged; ".encode(), found)
+                self.assertIn(b"perdure sync", found)
+                self.assertEqual(pathlib.Path(self.pool).read_bytes(), content, "it only reads")
+                found = self.output("check", self.pool, "--deep", expect=NEGATIVE)
+                self.assertIn(f"violation: copy {name} of the header was damaged".encode(), found)
+                self.assertIn(b"has written it anew\nNOT OK: 1 violation", found)
+                self.assertIn(b"ok: ", self.output("check", self.pool, "--deep"))
+                self.assertEqual(self.output("get", self.pool, "apple"), b"3\n")
 
     def test_unknown_incompatible_features_are_named(self):
         self.run_cli("put", self.pool, "apple", "3")

@@ -83,7 +83,7 @@ class LoadTest(CliTest):
         self.assertEqual(self.json("load", self.pool, self.folder / "link")["records"], 0)
         self.assertEqual(self.json("load", self.pool, source, "--map", "m")["records"], 2)
         self.assertEqual(self.json("load", self.pool, source, "--restart")["records"], 2)
-        self.run_cli("drop", self.pool)
+        self.run_cli("drop", self.pool, "--map", "default")
         self.assertEqual(self.json("load", self.pool, source)["records"], 2)
 
     def test_changed_input_starts_over(self):

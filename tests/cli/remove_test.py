@@ -75,6 +75,24 @@ class RemoveTest(DiskTest):
             self.assertEqual(self.names(), ["copies"])
             self.run_cli(*command)
 
+    def test_a_file_that_was_renamed(self):
+        self.create("--durability", "buffered")
+        self.kill_owner()
+        moved = os.path.join(os.path.realpath(self.disk), "moved.perdure")
+        os.rename(self.pool, moved)
+        before = self.names()
+        told = self.errors("remove", self.pool)
+        self.assertIn(f"belongs to the pool {moved}", told)
+        self.assertIn(f"rename it to {os.path.realpath(self.pool)}", told)
+        self.assertEqual(self.names(), before)
+        os.rename(moved, self.pool)
+        self.assertEqual(self.output("get", self.pool, "held"), b"value\n")
+        self.kill_owner()
+        os.rename(self.pool, moved)
+        self.run_advice(self.errors("remove", self.pool))
+        self.output("remove", self.pool)
+        self.assertEqual(self.names(), [])
+
     def test_images_that_were_set_aside(self):
         self.create("--durability", "buffered")
         said = self.set_one_aside()

@@ -144,7 +144,7 @@ TEST(Ended, ClosedPool) {
     WriteBatch batch;
     batch.put(handles.words, 1, 2);
     must(pool.close());
-    EXPECT_EQ(wrong_calls(handles, "is closed"), "");
+    EXPECT_EQ(wrong_calls(handles, path.str() + ": the pool of the map is closed"), "");
     EXPECT_EQ(pool.commit(batch).code(), StatusCode::invalid_argument);
     // The handles of the open before do not become those of the next one.
     Pool again = open_pool(path, options());
@@ -162,7 +162,7 @@ TEST(Ended, DestroyedPool) {
     auto pool = std::make_unique<Pool>(open_pool(path, options()));
     Handles handles = open_handles(*pool, engine);
     pool.reset();
-    EXPECT_EQ(wrong_calls(handles, "is closed"), "");
+    EXPECT_EQ(wrong_calls(handles, path.str() + ": the pool of the map is closed"), "");
   }
 }
 
@@ -175,7 +175,7 @@ TEST(Ended, DroppedMap) {
     WriteBatch batch;
     batch.put(handles.words, 1, 2);
     must(pool.drop("m"));
-    EXPECT_EQ(wrong_calls(handles, "was dropped"), "");
+    EXPECT_EQ(wrong_calls(handles, path.str() + ": the map was dropped"), "");
     EXPECT_EQ(pool.commit(batch).code(), StatusCode::invalid_argument);
     const MapOptions options{.engine = engine.engine};
     auto another = must(pool.map<std::uint64_t, std::uint64_t>("m", options));

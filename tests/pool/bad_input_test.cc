@@ -83,7 +83,9 @@ TEST(HeaderDamage, EachByteOfEachCopyAloneIsRepairedOrReported) {
       ++repaired;
       ASSERT_EQ(wrong_content(*pool), "");
       if (at % 16 == 0) {
-        ASSERT_NO_FATAL_FAILURE(expect_sound(*pool));
+        const CheckReport report = must(pool->check({.deep = true}));
+        EXPECT_EQ(report.violation_count, 1U);
+        EXPECT_NE(report.first().find("of the header was damaged"), Bytes::npos) << report.first();
       }
       ASSERT_TRUE(pool->close().ok());
       // Repaired means that both copies are whole again. The other one may now be lost.
@@ -373,6 +375,41 @@ TEST(Damage, WordValuesOfStringKeys) {
     expect_sound(open);
     must(open.close());
   }
+}
+
+// The error of a read names the file and the map.
+TEST(Damage, OfARecordThatIsRead) {
+  if (chosen_engine().engine == Engine::ascs) GTEST_SKIP() << "its open reads every node";
+  const bool at_once = find_engine(chosen_engine().engine)->at_once;
+  TempPath path;
+  const std::string value = "a value that lies in the file once: ";
+  {
+    Pool pool = open_pool(path, small_pool());
+    auto records = must(pool.map<std::uint64_t, Bytes>("records", small_map()));
+    for (std::uint64_t key = 0; key < 10; ++key)
+      must(records.insert(key + 1, value + std::to_string(key)));
+    must(pool.close());
+  }
+  std::string bytes = read_bytes(path);
+  const std::size_t at = bytes.find(value + "5");
+  ASSERT_NE(at, std::string::npos);
+  ASSERT_EQ(bytes.find(value + "5", at + 1), std::string::npos);
+  if (at_once) {
+    bytes[at + 3] ^= 1;  // the item and the node have a checksum, which a read verifies
+  } else {
+    std::uint64_t length = 0;
+    std::memcpy(&length, bytes.data() + at - 8, sizeof(length));
+    ASSERT_EQ(length, value.size() + 1) << "a record has its length before its value";
+    bytes[at - 3] ^= 1;
+  }
+  write_bytes(path, bytes);
+  Pool pool = open_pool(path, small_pool());
+  auto records = must(pool.map<std::uint64_t, Bytes>("records", small_map()));
+  const auto got = records.get(6);
+  ASSERT_FALSE(got.has_value());
+  EXPECT_EQ(got.error(), StatusCode::corruption);
+  EXPECT_EQ(std::string(got.error().message()).rfind(path.str() + ": map records: ", 0), 0U)
+      << got.error().message();
 }
 
 // A root line without its commit word looks free. The map must not vanish silently.

@@ -85,7 +85,7 @@ int counting_copy(const std::string& bytes) {
 // open, a read-only open, an open that accepts everything, and inspect all fail with the same
 // message.
 void expect_refused_everywhere(const std::string& path, StatusCode code,
-                               std::initializer_list<const char*> words) {
+                               std::initializer_list<std::string> words) {
   PoolOptions look = small_pool();
   look.mode = OpenMode::read_only;
   PoolOptions accepting = small_pool();
@@ -93,14 +93,14 @@ void expect_refused_everywhere(const std::string& path, StatusCode code,
   for (const PoolOptions& options : {small_pool(), look, accepting}) {
     ASSERT_NO_FATAL_FAILURE(expect_refused(path, {code}, options));
     const auto pool = Pool::open(path, options);
-    for (const char* word : words) {
+    for (const std::string& word : words) {
       EXPECT_NE(pool.error().message().find(word), Bytes::npos) << pool.error().message();
     }
   }
   const auto inspected = Pool::inspect(path);
   ASSERT_FALSE(inspected.has_value());
   EXPECT_EQ(inspected.error(), code);
-  for (const char* word : words) {
+  for (const std::string& word : words) {
     EXPECT_NE(inspected.error().message().find(word), Bytes::npos) << inspected.error().message();
   }
 }
@@ -120,7 +120,8 @@ TEST_F(Format, APoolOfVersion0NamesTheWayAcross) {
   ASSERT_EQ(header.crc, header_crc(header));
   expect_refused_everywhere(path_, StatusCode::unsupported_format,
                             {"format version 0", "this build reads version 1",
-                             "`perdure dump FILE items.tsv`", "`perdure load NEW items.tsv`"});
+                             "`perdure dump " + path_.str() + " items.tsv`",
+                             "`perdure load NEW items.tsv`"});
 }
 
 TEST_F(Format, APoolOfVersion1IsReadAndWritten) {
@@ -224,6 +225,88 @@ TEST_F(Format, TheCountingCopyNamesTheFeatures) {
     }
   }
 }
+
+// ---- a damaged copy ----
+
+TEST_F(Format, TheDamagedCopyOfAClosedPoolIsFound) {
+  make_pool(path_);
+  const std::string bytes = read_bytes(path_);
+  const auto found = [](const std::string& in) {
+    return find_damaged_copy(reinterpret_cast<const std::byte*>(in.data()));
+  };
+  EXPECT_EQ(found(bytes), -1);
+  for (const int copy : {0, 1}) {
+    SCOPED_TRACE(copy);
+    const std::size_t at = static_cast<std::size_t>(copy) * layout::kHeaderBytes;
+    std::string damaged = bytes;
+    damaged[at + 200] ^= 1;
+    EXPECT_EQ(found(damaged), copy);
+    std::memset(damaged.data() + at, 0, sizeof(Header));  // a sector that reads as zeros
+    EXPECT_EQ(found(damaged), copy);
+    // A kill, or a power failure, can leave half of a copy.
+    Header other = header_at(bytes, 1 - copy);
+    other.close_state = layout::CloseState::dirty;
+    put_header(damaged, 1 - copy, other);
+    EXPECT_EQ(found(damaged), -1);
+  }
+  // The creation of a pool writes one copy, and may be the last that a process does.
+  std::string created(2 * layout::kHeaderBytes, '\0');
+  EXPECT_EQ(found(created), -1);
+  Header first = header_at(bytes, 0);
+  first.sequence = 1;
+  put_header(created, 0, first);
+  EXPECT_EQ(found(created), -1);
+  first.sequence = 2;
+  put_header(created, 0, first);
+  EXPECT_EQ(found(created), 1);
+}
+
+// Any open for writing repairs the copy. The check of that open says so.
+TEST_F(Format, CheckReportsADamagedCopyOfTheHeader) {
+  make_pool(path_);
+  const auto expect_reported = [](const Pool& pool, const std::string& words) {
+    for (const bool deep : {false, true}) {
+      const CheckReport report = must(pool.check({.deep = deep}));
+      EXPECT_EQ(report.violation_count, 1U);
+      EXPECT_EQ(std::string(report.first()).rfind(words, 0), 0U) << report.first();
+    }
+  };
+  const auto keep = [](void* to, LogLevel, std::string_view message) {
+    static_cast<std::string*>(to)->append(message);
+  };
+  for (const int copy : {0, 1}) {
+    SCOPED_TRACE(copy);
+    std::string bytes = read_bytes(path_);
+    bytes[static_cast<std::size_t>(copy) * layout::kHeaderBytes + 200] ^= 1;
+    write_bytes(path_, bytes);
+    const std::string name = copy == 0 ? "copy A of the header " : "copy B of the header ";
+    {
+      PoolOptions reads = small_pool();
+      reads.mode = OpenMode::read_only;
+      Pool pool = open_pool(path_, reads);
+      expect_reported(pool, name + "is damaged");
+    }
+    EXPECT_TRUE(read_bytes(path_) == bytes);
+    const TempPath backup("backup"), restored("restored");
+    must(back_up(path_, backup));
+    must(restore(backup, restored));
+    std::string said;
+    PoolOptions tells = small_pool();
+    tells.log = keep;
+    tells.log_context = &said;
+    Pool pool = open_pool(path_, tells);
+    EXPECT_NE(said.find("of its header was damaged"), Bytes::npos) << said;
+    EXPECT_EQ(wrong_content(pool), "");
+    expect_reported(pool, name + "was damaged");
+    must(pool.close());
+    for (const std::string& whole : {path_.str(), restored.str()}) {
+      Pool again = open_pool(whole, small_pool());
+      expect_sound(again);
+    }
+  }
+}
+
+// ---- bits and fields that are kept ----
 
 // Uses a pool in every way: opens, growth, sync, a kill, closes.
 void use_in_every_way(const std::string& path) {

@@ -151,6 +151,67 @@ TEST_F(Removal, OfWhatIsLeftOfAPool) {
   EXPECT_EQ(removed(), StatusCode::not_found) << message_;
 }
 
+// A file that was renamed after a kill is nothing without the parts that it has left behind.
+TEST_F(Removal, OfWhatARenamedPoolNeedsIsRefused) {
+  make_pool(buffered(), "closed");  // needs no part
+  const std::string moved = fs::canonical(folder_).string() + "/moved";
+  const auto expect_refused_for_it = [&] {
+    expect_refused(StatusCode::exists, moved);
+    EXPECT_NE(message_.find("rename it to " + fs::canonical(folder_).string() + "/pool"),
+              std::string::npos)
+        << message_;
+    EXPECT_NE(message_.find("(perdure remove " + moved + ")"), std::string::npos) << message_;
+  };
+  leave_pool();
+  fs::rename(path(), moved);
+  expect_refused_for_it();
+  // One part is enough, also without its checksums.
+  for (const char* part : {"pool-live", "pool-log"}) {
+    fs::rename(path(part), path("away"));
+    expect_refused_for_it();
+    fs::rename(path("away"), path(part));
+  }
+  const std::string segment = path("pool-log/0000000000000001");
+  const std::string whole = read_bytes(segment);
+  fs::rename(path("pool-live"), path("away"));
+  write_bytes(segment, std::string(kPage, 'x') + whole.substr(kPage));
+  expect_refused_for_it();
+  write_bytes(segment, whole);
+  fs::rename(path("away"), path("pool-live"));
+  // What the message says helps.
+  fs::rename(moved, path());
+  {
+    Pool pool = must(Pool::open(path(), as_it_was()));
+    EXPECT_EQ(must(later(pool).get(1'999)), std::optional<std::uint64_t>(1'999));
+  }
+  leave_pool();
+  fs::rename(path(), moved);
+  EXPECT_EQ(removed("moved"), StatusCode::ok) << message_;
+  EXPECT_EQ(removed(), StatusCode::ok) << message_;
+  EXPECT_EQ(files(), 1U) << "the pool that was closed";
+}
+
+TEST_F(Removal, OfAFileInThePlaceOfARenamedPoolIsRefused) {
+  leave_pool();
+  fs::rename(path(), path("moved"));
+  PoolOptions process = buffered();
+  process.durability = Durability::process;
+  make_pool(process);
+  expect_refused(StatusCode::exists, "moved");
+  EXPECT_NE(message_.find("move away the file that has this name"), std::string::npos) << message_;
+  EXPECT_EQ(removed("moved"), StatusCode::ok) << message_;
+  expect_all_removed();
+  // A copy that was made while the pool was open needs the log like the pool.
+  leave_pool();
+  fs::copy_file(path(), path("copy"));
+  EXPECT_EQ(removed("copy"), StatusCode::ok) << message_;
+  fs::copy_file(path(), path("copy"));
+  fs::remove(path());
+  expect_refused(StatusCode::exists, "copy");
+  fs::remove(path("copy"));
+  expect_all_removed();
+}
+
 TEST_F(Removal, ARestoreNamesTheWayOut) {
   make_pool();
   must(back_up(path(), path("backup")));

@@ -65,7 +65,7 @@ class Lookup : public State<T> {
         more = deliver_bucket(list, i, level.buckets[b], visit, s);
       }
     }
-    if (s.ok() && damaged_.load(std::memory_order_acquire)) s = known_damage();
+    if (s.ok() && damaged_.load(std::memory_order_acquire)) s = this->of_this_map(known_damage());
     if (!s.ok()) return fail(std::move(s));
     return {};
   }
@@ -154,10 +154,10 @@ class Lookup : public State<T> {
     if (wrote && !context_.platform.fence("clevel.help.dead"_site)) [[unlikely]]
       return StatusCode::poisoned;
     if (found.damaged != 0) [[unlikely]]
-      return damaged_at(found.damaged);
+      return this->damaged_item(found.damaged);
     if (found.item == nullptr) {
       const bool damaged = !found.verified && damaged_.load(std::memory_order_acquire);
-      return damaged ? known_damage() : Status();
+      return damaged ? this->of_this_map(known_damage()) : Status();
     }
     return make_durable(found, probe, own);
   }
@@ -170,13 +170,14 @@ class Lookup : public State<T> {
     value = {};
     const std::uint64_t item = offset_of(found.item);
     if (found.value == 0) {
-      if (item_bytes(found.state) > context_.heap.block_bytes(item)) return damaged_at(item);
+      if (item_bytes(found.state) > context_.heap.block_bytes(item))
+        return this->damaged_item(item);
       value.bytes = {value_of(found.item, found.state), inline_bytes(found.state)};
       return {};
     }
-    if (!context_.heap.is_block(found.value)) return damaged_at(item);
+    if (!context_.heap.is_block(found.value)) return this->damaged_item(item);
     const bool fits = Blob::read(context_.platform, context_.heap, found.value, value.bytes);
-    return fits ? Status() : damaged_at(found.value);
+    return fits ? Status() : this->damaged_item(found.value);
   }
 
   // clevel.I7, clevel.I8.
@@ -476,7 +477,7 @@ class Lookup : public State<T> {
       if (!checked) {
         const Look look = look_at(bucket.slots[i], word, state);
         if (look == Look::changed) --i;  // this slot again
-        if (look == Look::damaged) s = damaged_at(word & kOffsetMask);
+        if (look == Look::damaged) s = this->damaged_item(word & kOffsetMask);
         if (look != Look::whole) continue;
       }
       const Probe probe = probe_of(item, state);

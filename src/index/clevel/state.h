@@ -78,6 +78,10 @@ class State : public MapEngine<T, Root, ClevelMap<T>, detail::Index> {
   static constexpr auto kRootCrc = "clevel.root.crc"_site;
   static constexpr std::uint64_t kMoveBegun = std::uint64_t{1} << 32;
 
+  // Of an operation.
+  [[gnu::cold, gnu::noinline]] Status damaged_item(std::uint64_t offset) const {
+    return this->of_this_map(damaged_at(offset));
+  }
   const LevelList& levels() const { return *levels_.load(std::memory_order_acquire); }
   bool verified() const { return verified_.load(std::memory_order_acquire); }
 

@@ -493,7 +493,7 @@ class Write : public Growth<T> {
       // The slot has a seal or another key's item. Every item has a tag.
       leave(Added::again);
       if (empty == kSealed || empty >> kOffsetBits != 0) return Added::again;
-      return fail(damaged_at(offset_of(slot)));
+      return fail(this->damaged_item(offset_of(slot)));
     }
     const std::uint64_t item = std::exchange(block, 0);
     if (!stripe.follow(before, item) && P::runs("clevel.insert.follow"_site)) [[unlikely]] {

@@ -500,7 +500,7 @@ class Lookup : public State<T> {
     if (context_.platform.poisoned()) [[unlikely]]
       return fail(context_.platform.failure());
     if (looked == Looked::absent) return false;
-    if (!readable) return fail(records_.damaged(item.value[0]));
+    if (!readable) return fail(this->damaged_record(item.value[0]));
     return deliver(value, visit);
   }
 
@@ -528,7 +528,7 @@ class Lookup : public State<T> {
         ++count;
       }
       if (meta.version.load(std::memory_order_acquire) != version) continue;
-      if (damaged != 0) return fail(records_.damaged(damaged));
+      if (damaged != 0) return fail(this->damaged_record(damaged));
       return count;
     }
   }

@@ -73,6 +73,10 @@ class State : public MapEngine<T, layout::Root, LevelMap<T>, detail::Index> {
   Status check_record(std::uint64_t offset, bool deep) const {
     return records_.check(offset, deep, "level.record.crc"_site);
   }
+  // Of an operation.
+  [[gnu::cold, gnu::noinline]] Status damaged_record(std::uint64_t offset) const {
+    return this->of_this_map(Records<P>::damaged(offset));
+  }
 
   // For assertions.
   bool in_table(const Tier<T>* tier) const {

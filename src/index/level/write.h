@@ -352,7 +352,7 @@ class Write : public Movement<T> {
     if (made == Made::failed && fresh.damaged == 0) return fail(StatusCode::poisoned);
     if (fresh.record != 0) context_.heap.discard(fresh.record);
     if (fresh.replaced != 0) context_.heap.retire(fresh.replaced, "level.update.retire"_site);
-    if (made == Made::failed) return fail(records_.damaged(fresh.damaged));
+    if (made == Made::failed) return fail(this->damaged_record(fresh.damaged));
     if (made == Made::overflow) return fail(too_many_clashes());
     if (made == Made::full) return false;
     if (!adds(kMode) && !fresh.found) return absent();
@@ -405,7 +405,7 @@ class Write : public Movement<T> {
                                                const detail::Value& expected) const {
     const Item<T> item = load(place);
     detail::Value value;
-    if (!value_of(item, value)) return fail(records_.damaged(item.value[0]));
+    if (!value_of(item, value)) return fail(this->damaged_record(item.value[0]));
     return detail::same_value(value, expected) ? Expected<bool>(true) : absent();
   }
 

@@ -22,11 +22,11 @@ class Recovery : public Write<T> {
   using Base = Write<T>;
 
  protected:
-  using Base::check_record, Base::context_, Base::count_, Base::counts_, Base::damaged_record,
-      Base::enter, Base::for_each_leaf, Base::inner_, Base::kOrderNumber, Base::leaf_of,
-      Base::leaf_offset, Base::order_stamp, Base::pass_over, Base::persist, Base::place_of,
-      Base::probe_of, Base::record_at, Base::record_values_, Base::records, Base::root_,
-      Base::root_offset_, Base::sort_slots, Base::table_, Base::value_of, Base::word_records_;
+  using Base::check_record, Base::context_, Base::count_, Base::counts_, Base::enter,
+      Base::for_each_leaf, Base::inner_, Base::kOrderNumber, Base::leaf_of, Base::leaf_offset,
+      Base::order_stamp, Base::pass_over, Base::persist, Base::place_of, Base::probe_of,
+      Base::record_at, Base::record_values_, Base::records, Base::root_, Base::root_offset_,
+      Base::sort_slots, Base::table_, Base::value_of, Base::word_records_;
   using typename Base::Codec, typename Base::Desc, typename Base::Entry, typename Base::Inner,
       typename Base::Leaf, typename Base::P;
 
@@ -427,7 +427,7 @@ class Recovery : public Write<T> {
     const std::uint64_t word = platform.load(entry.value);
     probe.fingerprint = static_cast<std::uint8_t>(word >> 56);
     // No writer makes a fingerprint of 0.
-    if (probe.fingerprint == 0) return skip(damaged_record(word));
+    if (probe.fingerprint == 0) return skip(Records<P>::damaged(word & kOffsetMask));
     const std::uint64_t low = desc.low.load(std::memory_order_relaxed);
     const std::uint64_t bound = desc.bound.load(std::memory_order_relaxed);
     bool outside = moved || probe.word < low || probe.word > bound;

@@ -89,8 +89,9 @@ class State : public MapEngine<T, layout::Root, PhastMap<T>, detail::OrderedInde
   Status check_record(std::uint64_t word, bool deep) const {
     return records_.check(word & kOffsetMask, deep, "phast.record.crc"_site);
   }
-  static Status damaged_record(std::uint64_t word) {
-    return Records<P>::damaged(word & kOffsetMask);
+  // Of an operation.
+  [[gnu::cold, gnu::noinline]] Status damaged_record(std::uint64_t word) const {
+    return this->of_this_map(Records<P>::damaged(word & kOffsetMask));
   }
   // Returns false if the word names no record whose lengths fit its block.
   [[gnu::always_inline]] bool value_of(std::uint64_t word, detail::Value& value) const {

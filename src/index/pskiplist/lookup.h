@@ -106,7 +106,7 @@ class Lookup : public MapState<T> {
     if (context_.platform.poisoned()) [[unlikely]]
       return fail(context_.platform.failure());
     if (!found.present) return false;
-    if (!sound) return fail(Records<P>::damaged(found.word));
+    if (!sound) return fail(this->damaged_record(found.word));
     return deliver(value, visit);
   }
 
@@ -251,7 +251,7 @@ class Lookup : public MapState<T> {
       if (Status s = readable(version); !s.ok()) return s;
     }
     if (context_.platform.poisoned()) return context_.platform.failure();
-    return damaged ? Records<P>::damaged(*damaged) : Status();
+    return damaged ? this->damaged_record(*damaged) : Status();
   }
   [[gnu::noinline]] Expected<void> scan_versions(
       const detail::ScanRange& range, std::uint64_t version,
@@ -372,7 +372,7 @@ class Lookup : public MapState<T> {
     bool more = true;
     const auto pass_on = [&](std::uint64_t version, bool present, std::uint64_t word) {
       detail::VersionedValue out{.version = version};
-      if (present && !value_of(word, out.value.emplace())) failure = Records<P>::damaged(word);
+      if (present && !value_of(word, out.value.emplace())) failure = this->damaged_record(word);
       if (platform.poisoned()) failure = platform.failure();
       return more = failure.ok() && visit(out);
     };

@@ -101,6 +101,10 @@ class MapState : public MapEngine<T, layout::Root, PSkipListMap<T>, detail::Vers
   Status check_record(std::uint64_t offset, bool deep) const {
     return records_.check(offset, deep, "pskiplist.record.crc"_site);
   }
+  // Of an operation.
+  [[gnu::cold, gnu::noinline]] Status damaged_record(std::uint64_t offset) const {
+    return this->of_this_map(Records<P>::damaged(offset));
+  }
   // Returns false if the word names no record whose lengths fit its block.
   [[gnu::always_inline]] bool value_of(std::uint64_t word, detail::Value& value) const {
     if (!record_values_) {

@@ -430,7 +430,7 @@ class Write : public Lookup<T> {
                                                const detail::Value& expected) const {
     const std::uint64_t word = node.value.load(std::memory_order_relaxed);
     detail::Value value;
-    if (!value_of(word, value)) return fail(records_.damaged(word));
+    if (!value_of(word, value)) return fail(this->damaged_record(word));
     return detail::same_value(value, expected) ? Expected<bool>(true) : absent();
   }
 

@@ -143,7 +143,7 @@ class Lookup : public State<T> {
     while (advance(walk, kReach == Reach::node ? nullptr : path)) {
       const Order where = judge(walk, probe);
       if (where == Order::damaged) [[unlikely]]
-        return damaged_at(walk.link & kOffsetMask);
+        return this->damaged_node(walk.link & kOffsetMask);
       if (kReach == Reach::node && where == Order::equal) break;
       if (kReach != Reach::whole && where == Order::before) limit(walk);
     }
@@ -244,7 +244,7 @@ class Lookup : public State<T> {
       for (std::uint32_t k = 0; k < going; ++k) {
         Walk& walk = walks[under_way[k]];
         const Order where = judge(walk, probes[under_way[k]]);
-        if (where == Order::damaged) return damaged_at(walk.link & kOffsetMask);
+        if (where == Order::damaged) return this->damaged_node(walk.link & kOffsetMask);
         if (where == Order::before) limit(walk);
         if (where != Order::equal && advance(walk, nullptr)) under_way[left++] = under_way[k];
       }
@@ -321,7 +321,7 @@ class Lookup : public State<T> {
       if (context_.platform.poisoned()) return fail(context_.platform.failure());
       if (!more) break;
     }
-    if (this->damaged()) return fail(known_damage());
+    if (this->damaged()) return fail(this->of_this_map(known_damage()));
     return {};
   }
 
@@ -372,7 +372,7 @@ class Lookup : public State<T> {
     if (!durable || context_.platform.poisoned()) [[unlikely]]
       return fail(context_.platform.failure());
     if (node == nullptr) return missing();
-    if (!readable) return fail(damaged_at(offset_of(node)));
+    if (!readable) return fail(this->damaged_node(offset_of(node)));
     return deliver(value, visit);
   }
 
@@ -399,12 +399,12 @@ class Lookup : public State<T> {
   // lie before that bound.
   [[gnu::noinline]] Status refind(Node*& at, Bounds& bounds) const {
     const Order where = bounds.has_from ? order(at, bounds.from) : Order::after;
-    if (where == Order::damaged) return damaged_at(offset_of(at));
+    if (where == Order::damaged) return this->damaged_node(offset_of(at));
     if (where != Order::before) {
       bounds.has_from = bounds.beyond = true;
       bounds.from = {.word = context_.platform.load(at->key)};
       if constexpr (Codec::kBytes) {
-        if (!key_of(at, bounds.from.bytes)) return damaged_at(offset_of(at));
+        if (!key_of(at, bounds.from.bytes)) return this->damaged_node(offset_of(at));
       }
     }
     return search_before(bounds.from, at);
@@ -421,15 +421,16 @@ class Lookup : public State<T> {
       if (!help(at)) return fail(context_.platform.failure());  // of its value, too
       if (link == 0) break;
       Node* node = follow_after(at, link, 0);
-      if (node == nullptr) return fail(damaged_at(link & kOffsetMask));
+      if (node == nullptr) return fail(this->damaged_node(link & kOffsetMask));
       __builtin_prefetch(node_at(load_link(node, 0) & kOffsetMask));
       const Order from = bounds.has_from ? order(node, bounds.from) : Order::after;
       const Order to = bounds.has_to ? order(node, bounds.to) : Order::before;
-      if (from == Order::damaged || to == Order::damaged) return fail(damaged_at(offset_of(node)));
+      if (from == Order::damaged || to == Order::damaged)
+        return fail(this->damaged_node(offset_of(node)));
       if (to != Order::before) break;
       at = node;
       if (from == Order::before || (from == Order::equal && bounds.beyond)) continue;
-      if (!entry_of(node, entries[count])) return fail(damaged_at(offset_of(node)));
+      if (!entry_of(node, entries[count])) return fail(this->damaged_node(offset_of(node)));
       ++count;
     }
     end = count < most;
@@ -464,7 +465,7 @@ class Lookup : public State<T> {
         node = follow(link, low ? 0 : level);
         where = node == nullptr ? Order::damaged : beyond(node);
         if (where == Order::damaged || !ascends(at, node)) {
-          return fail(damaged_at(link & kOffsetMask));
+          return fail(this->damaged_node(link & kOffsetMask));
         }
       }
       if (where == Order::before) {
@@ -485,7 +486,7 @@ class Lookup : public State<T> {
     if (passed > most) end = false;
     for (std::uint32_t i = 0; i < count; ++i) {
       const Node* node = ring[(passed - 1 - i) % most];
-      if (!entry_of(node, entries[i])) return fail(damaged_at(offset_of(node)));
+      if (!entry_of(node, entries[i])) return fail(this->damaged_node(offset_of(node)));
       if (!help(node)) return fail(context_.platform.failure());
     }
     return count;

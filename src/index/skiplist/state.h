@@ -73,10 +73,14 @@ class State : public MapEngine<T, layout::Root, SkiplistMap<T>, detail::OrderedI
   // other process changes the map.
   bool verified() const { return !kUpperDurable && !context_.read_only; }
   bool damaged() const { return kUpperDurable && damaged_.load(std::memory_order_acquire); }
+  // Of an operation.
+  [[gnu::cold, gnu::noinline]] Status damaged_node(std::uint64_t offset) const {
+    return this->of_this_map(damaged_at(offset));
+  }
   // The result for a key that was not found.
   Expected<bool> missing() const {
     if (damaged()) [[unlikely]]
-      return fail(known_damage());
+      return fail(this->of_this_map(known_damage()));
     return absent();
   }
   // Stores a word whose stripe is held, by a locked instruction: no later load of this thread comes

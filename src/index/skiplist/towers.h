@@ -72,7 +72,7 @@ class Towers : public Lookup<T> {
         const std::uint64_t state = context_.platform.load(node->state);
         const bool there = level > 0 ? sound(node, state) : context_.heap.is_block(offset_of(node));
         if (!there || (state & kErased) != 0) [[unlikely]]
-          return damaged_at(offset_of(node));
+          return this->damaged_node(offset_of(node));
       }
     }
     return {};
@@ -89,7 +89,7 @@ class Towers : public Lookup<T> {
       Node*& at = path.before[level];
       if (erased(at)) {
         // A search from the head does not come to a node that was erased before it began.
-        if (at == gone) return damaged_at(offset_of(at));
+        if (at == gone) return this->damaged_node(offset_of(at));
         gone = at;
         Status s = this->template search<Reach::whole>(probe, &path, found);
         if (!s.ok()) return s;
@@ -102,7 +102,7 @@ class Towers : public Lookup<T> {
         Node* node = follow(link, level);
         const Order where = node == nullptr ? Order::damaged : order(node, probe);
         if (where == Order::damaged || (where == Order::before && !ascends(at, node))) {
-          return damaged_at(link & kOffsetMask);
+          return this->damaged_node(link & kOffsetMask);
         }
         if (where == Order::equal) found = node;
         if (where != Order::before) break;
@@ -135,21 +135,21 @@ class Towers : public Lookup<T> {
         const Order where = node == nullptr ? Order::damaged : order(node, probe);
         if (where == Order::damaged || (where == Order::before && !ascends(at, node)) ||
             erased(node)) {
-          return damaged_at(link & kOffsetMask);
+          return this->damaged_node(link & kOffsetMask);
         }
         if (where == Order::equal) hit = found = node;
         if (where != Order::before) break;
         at = node;
         met = met || at == above;
       }
-      if (!met) return damaged_at(offset_of(above));
+      if (!met) return this->damaged_node(offset_of(above));
       path.before[level] = at;
       path.next[level] = load_link(at, level);
       from = above;
       above = at;
     }
     for (const Node* node : {seen, hit}) {
-      if (node != nullptr && node != found) return damaged_at(offset_of(node));
+      if (node != nullptr && node != found) return this->damaged_node(offset_of(node));
     }
     return {};
   }
@@ -187,9 +187,9 @@ class Towers : public Lookup<T> {
     for (std::uint32_t height = 1;;) {
       Status s = walking() ? confirm(probe, path, found) : locate(probe, height, path, found);
       if (!s.ok() || found == nullptr) return s;
-      if (found == gone) return damaged_at(offset_of(found));  // as in locate()
+      if (found == gone) return this->damaged_node(offset_of(found));  // as in locate()
       const std::uint64_t state = context_.platform.load(found->state);
-      if (!sound(found, state)) return damaged_at(offset_of(found));
+      if (!sound(found, state)) return this->damaged_node(offset_of(found));
       if (height_of(state) > height) {
         height = height_of(state);
         if (!whole && !walking()) s = this->template search<Reach::whole>(probe, &path, found);
@@ -310,7 +310,8 @@ class Towers : public Lookup<T> {
       const Node* gone = found;
       Status s = walking() ? confirm(probe, path, found) : locate(probe, 1, path, found);
       if (!s.ok() || found == nullptr) return s;
-      if (!walking() && found == gone) return damaged_at(offset_of(found));  // as in locate()
+      if (!walking() && found == gone)
+        return this->damaged_node(offset_of(found));  // as in locate()
       hold.take(offset_of(found));
       if (!erased(found)) return {};
       hold.release();

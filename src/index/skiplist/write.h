@@ -42,7 +42,7 @@ class Write : public Towers<T> {
       }
       const std::uint64_t value = shape_.bytes_values ? platform.load(node->value) : 0;
       const std::uint64_t state = platform.load(node->state);
-      if (!names_blob(value)) return fail(damaged_at(offset_of(node)));
+      if (!names_blob(value)) return fail(this->damaged_node(offset_of(node)));
       s = this->check_path(path, height_of(state));
       if (!s.ok()) return fail(std::move(s));
       blob = value & kOffsetMask;
@@ -66,7 +66,7 @@ class Write : public Towers<T> {
   Status plan_batch(const BatchPlan& plan) override {
     EpochGuard<P> guard(context_.epochs);
     if (Status s = this->begin_read(guard); !s.ok()) return s;
-    if (damaged()) return known_damage();
+    if (damaged()) return this->of_this_map(known_damage());
     for (std::size_t i = 0; i < plan.mutations.size(); ++i) {
       const detail::Mutation& mutation = plan.mutations[i];
       if (Status s = look(Codec::probe(mutation.key)); !s.ok()) return s;
@@ -108,7 +108,7 @@ class Write : public Towers<T> {
                                                const detail::Value& expected) const {
     PERDURE_ASSERT(P, "skiplist.I5", stripes_.mine(offset_of(node)));
     detail::Value value;
-    if (!this->value_of(node, value)) return fail(damaged_at(offset_of(node)));
+    if (!this->value_of(node, value)) return fail(this->damaged_node(offset_of(node)));
     return detail::same_value(value, expected) ? Expected<bool>(true) : this->absent();
   }
 
@@ -179,7 +179,7 @@ class Write : public Towers<T> {
     const std::uint64_t before = platform.load(node->value);
     const std::uint64_t word = shape_.bytes_values ? link_to(fresh.blob) : value.word;
     if (shape_.bytes_values && before != 0) {
-      if (!names_blob(before)) return damaged_at(offset_of(node));
+      if (!names_blob(before)) return this->damaged_node(offset_of(node));
       context_.heap.mark_copied(before & kOffsetMask);
     }
     PERDURE_ASSERT(P, "skiplist.I5", stripes_.mine(offset_of(node)));
@@ -324,7 +324,7 @@ class Write : public Towers<T> {
       if (!help(found)) return fail(context_.platform.failure());
       return this->absent();  // false: not inserted either
     }
-    if (found == nullptr && damaged()) return fail(known_damage());
+    if (found == nullptr && damaged()) return fail(this->of_this_map(known_damage()));
     Fresh fresh;
     for (bool there = found != nullptr;; there = !there) {
       s = there ? make_value(value, fresh) : make_node(probe, value, most, fresh);
