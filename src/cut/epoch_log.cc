@@ -71,6 +71,8 @@ Status EpochLog::go_on(LogReader& read, EpochId after, const layout::LivePlace* 
     const std::uint64_t last = replaces_ ? epoch_ : read.last_in(number, after.epoch);
     if (Status s = segments_.adopt(number, last, bytes); !s.ok()) return s;
   }
+  // The base has all of what a process before has left: on a full disk its segments may be needed.
+  if (end.epoch == marks_.mark().folded && marks_.mark().replaced == 0) segments_.release();
   if (Status s = segments_.make_folder(); !s.ok()) return s;
   // The first segment of this process will be the newest, and says nothing of what was read.
   layout::BaseMark mark = marks_.mark();
@@ -83,7 +85,7 @@ Status EpochLog::go_on(LogReader& read, EpochId after, const layout::LivePlace* 
 void EpochLog::resume() noexcept {
   failure_ = {};
   removed_ = removed_ || segments_.is_removed();  // the segment is not looked at again
-  segments_.leave(epoch_ + 1);
+  segments_.give_up(epoch_);
   // The base may have an error that another file has seen: a mark must not fail because of it.
   (void)files_.sync(base_, kNoSite);
   if (files_.does("log.resume.term"_site)) term_ = 0;
@@ -131,7 +133,7 @@ Status EpochLog::failed(Status s) noexcept {
   failure_ = s;
   failures_.fetch_add(1, std::memory_order_release);
   removed_ = segments_.is_removed();
-  segments_.leave(epoch_ + 1);
+  segments_.give_up(epoch_);
   return s;
 }
 
@@ -206,7 +208,7 @@ Status EpochLog::end_epoch() noexcept {
   durable_ = {.epoch = epoch_, .seal = seal_};
   part_ = 0;
   owes_ = false;
-  segments_.release();
+  segments_.count(epoch_);
   if (frees_ != 0) segments_.free_up_to(std::exchange(frees_, 0));
   if (std::exchange(replaces_, false)) frees_ = epoch_ - 1;
   return {};

@@ -31,8 +31,10 @@
 //   begin_fold, allow_fold, end_fold   what a fold (folding.h) needs of the log.
 //   close      after a fold: "closed" in both marks; then segments and folder go.
 // FAILURE  A write or sync of an epoch that failed is never tried again on the same bytes. Every
-//   call returns its error until resume() begins a new term in a new segment. A fold or a close
-//   that failed leaves the log as it is; the next fold writes all pages again.
+//   call returns its error until resume() begins a new term in another segment. Tries that fail do
+//   not add up: the next one has the space that the one before had (log.S5), so what is freed on a
+//   full disk step by step is enough once it is enough. A fold or a close that failed leaves the
+//   log as it is; the next fold writes all pages again.
 // RECOVERY  LogReader::scan() and replay(), then go_on().
 // Thread safety: one thread.
 #pragma once

@@ -7,12 +7,12 @@
 namespace perdure {
 
 Status LogReader::lost(std::uint64_t segment, EpochId id) const noexcept {
-  return Status::format(
-      StatusCode::untrusted,
-      "%.*s: epoch %lu was on the disk and cannot be read (segment %s shows it); what follows "
-      "epoch %lu is lost; restore a copy",
-      static_cast<int>(folder_.size()), folder_.data(), id.epoch, segment_name(segment).c_str(),
-      end_.epoch);
+  return Status::format(StatusCode::untrusted,
+                        "%.*s: epoch %lu was on the disk and cannot be read (segment %s shows it): "
+                        "the log lacks what follows epoch %lu; restore what is missing of it, or a "
+                        "copy of the pool",
+                        static_cast<int>(folder_.size()), folder_.data(), id.epoch,
+                        segment_name(segment).c_str(), end_.epoch);
 }
 
 void LogReader::close_segment() noexcept {

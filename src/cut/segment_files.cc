@@ -92,11 +92,12 @@ void SegmentFiles::remove_all() noexcept {
 void SegmentFiles::adopt(std::uint64_t greatest) noexcept {
   number_ = greatest;
   freed_ = marks_.mark().folded;
-  held_ = true;
+  held_ = greatest;
 }
 
 Status SegmentFiles::adopt(std::uint64_t number, std::uint64_t last, std::uint64_t bytes) noexcept {
-  const bool kept = old_.push_back({.number = number, .last = last, .bytes = bytes});
+  const bool kept =
+      old_.push_back({.number = number, .last = last, .counted = last, .bytes = bytes});
   return kept ? Status() : Status(StatusCode::out_of_memory);
 }
 
@@ -114,7 +115,7 @@ Status SegmentFiles::verify_there() noexcept {
 
 Status SegmentFiles::begin_anew() noexcept {
   close_file();
-  removed_ = unsynced_ = false;
+  removed_ = unsynced_ = unfinished_ = false;
   while (!old_.empty()) (void)old_.pop_back();
   while (!unread_.empty()) (void)unread_.pop_back();
   return make_folder();
@@ -131,14 +132,24 @@ void SegmentFiles::leave(std::uint64_t last) noexcept {
   close_file();
   unsynced_ = false;
   // Without memory for its number it is never used again, which costs its space.
-  (void)old_.push_back({.number = number_, .last = last, .bytes = bytes_});
+  (void)old_.push_back({.number = number_, .last = last, .counted = counted_, .bytes = bytes_});
+}
+
+// An epoch that did not end is not whole, or is replaced by the next one, whose term is higher.
+void SegmentFiles::give_up(std::uint64_t last) noexcept {
+  leave(last + 1);
+  for (Old& old : old_) {
+    if (old.last > last) old.last = old.counted;
+  }
+  forget_unread();
+  made_ = 0;
 }
 
 // log.S2; a mark that could not be written may name a later segment than the one that counts
 bool SegmentFiles::is_free(const Old& old) const noexcept {
   const std::uint64_t newest = marks_.mark().newest;
   const bool tried = old.number > newest && files_.does("log.segment.tried"_site);
-  return !held_ && old.last <= freed_ && old.number != newest && !tried;
+  return old.number > held_ && old.last <= freed_ && old.number != newest && !tried;
 }
 
 std::uint64_t SegmentFiles::free_bytes() const noexcept {
@@ -197,6 +208,18 @@ Expected<FileSystem::File> SegmentFiles::open_spare(bool any, PathText& path,
   return fail(StatusCode::not_found);
 }
 
+// The segment of a try that has failed, which a mark may name all the same; or not_found.
+Expected<FileSystem::File> SegmentFiles::open_unfinished(PathText& path, Old*& reused) noexcept {
+  reused = nullptr;
+  for (Old& old : old_) {
+    if (unfinished_ && old.number == number_ && old.bytes >= needed_) reused = &old;
+  }
+  if (reused == nullptr || !files_.does("log.segment.tried"_site))
+    return fail(StatusCode::not_found);
+  if (Status s = path_of(segment_name(number_), path); !s.ok()) return fail(std::move(s));
+  return files_.open(path.c_str(), FileSystem::Open::existing);
+}
+
 Expected<FileSystem::File> SegmentFiles::open_new(PathText& path) noexcept {
   if (Status s = path_of(kUnnamedSegment, path); !s.ok()) return fail(std::move(s));
   Status gone = files_.remove(path.c_str());
@@ -204,16 +227,25 @@ Expected<FileSystem::File> SegmentFiles::open_new(PathText& path) noexcept {
   return files_.open(path.c_str(), FileSystem::Open::fresh);
 }
 
+// Space for a segment whose file has `before` bytes. Without space some file systems, such as ext4,
+// give a part of what they are asked for: it is used, or it would be lost with each try.
+Status SegmentFiles::reserve(FileSystem::File file, std::uint64_t before,
+                             std::uint64_t& bytes) noexcept {
+  bytes = std::clamp(before, wanted_, most_);
+  Status s = files_.allocate(file, 0, bytes);
+  if (s != StatusCode::pool_full || before < needed_) return s;
+  auto size = files_.size(file);
+  if (!size) return std::move(size.error());
+  bytes = std::min(bytes, std::max(before, *size / kPage * kPage));
+  return {};
+}
+
 // Makes the file at `path` the segment number_.
 Status SegmentFiles::make(FileSystem::File file, const PathText& path, Old* reused,
                           EpochId after) noexcept {
   const std::uint64_t before = reused != nullptr ? reused->bytes : kPage;
-  std::uint64_t bytes = std::clamp(before, wanted_, most_);
-  Status s = files_.allocate(file, 0, bytes);
-  if (s == StatusCode::pool_full && before >= needed_) {
-    bytes = before;  // which has its space
-    s = {};
-  }
+  std::uint64_t bytes = 0;
+  Status s = reserve(file, before, bytes);
   layout::SegmentHead head{.magic = layout::kSegmentMagic,
                            .number = number_,
                            .log_id = {},
@@ -227,13 +259,14 @@ Status SegmentFiles::make(FileSystem::File file, const PathText& path, Old* reus
   if (s.ok()) s = files_.sync(file, "log.segment.head"_site);
   PathText named;
   if (s.ok()) s = path_of(segment_name(number_), named);
-  if (s.ok()) s = files_.rename(path.c_str(), named.c_str());
+  if (s.ok() && !unfinished_) s = files_.rename(path.c_str(), named.c_str());
   files_.lock(file, FileSystem::Lock::none);
   if (!s.ok()) return s;
   if (reused != nullptr) forget(reused);
   file_ = file;
-  open_ = true;
+  open_ = unfinished_ = true;
   bytes_ = bytes;
+  counted_ = 0;
   made_ += bytes;
   wanted_ = std::min(std::bit_floor(made_), most_);
   at_ = kPage;
@@ -243,7 +276,9 @@ Status SegmentFiles::make(FileSystem::File file, const PathText& path, Old* reus
   s = files_.sync_folder(folder_, "log.segment.name"_site);
   layout::BaseMark mark = marks_.mark();
   mark.newest = number_;
-  return s.ok() ? marks_.write(mark, "log.segment.newest"_site) : std::move(s);
+  if (s.ok()) s = marks_.write(mark, "log.segment.newest"_site);
+  unfinished_ = !s.ok();
+  return s;
 }
 
 Status SegmentFiles::next(std::uint64_t n, EpochId after, std::uint64_t last) noexcept {
@@ -259,29 +294,39 @@ Status SegmentFiles::next(std::uint64_t n, EpochId after, std::uint64_t last) no
   needed_ = kPage + n;
   const std::uint64_t least = std::min(std::bit_ceil(needed_), most_);
   wanted_ = std::max(wanted_, least);
-  Status s = begin_next(false, after);
-  while (s == StatusCode::pool_full && !open_ && wanted_ > least) {
-    wanted_ = std::max(wanted_ / 2, least);
-    s = begin_next(false, after);
+  for (bool any = false;;) {
+    const std::size_t had = old_.size();
+    Status s = begin_next(any, after);
+    if (s != StatusCode::pool_full || open_) return s;
+    made_ = 0;
+    if (old_.size() < had) continue;  // there is the space of one that was too short
+    if (wanted_ > least) {
+      wanted_ = std::max(wanted_ / 2, least);
+    } else if (!any && free_bytes() != 0) {
+      any = true;  // without space for a new one, a segment that was kept is used again
+    } else {
+      return s;
+    }
   }
-  // Without space for a new one, a segment that was kept is used again.
-  if (s == StatusCode::pool_full && !open_ && free_bytes() != 0) s = begin_next(true, after);
-  return s;
 }
 
 Status SegmentFiles::begin_next(bool any, EpochId after) noexcept {
   PathText path;
   Old* reused = nullptr;
-  auto file = open_spare(any, path, reused);
+  auto file = open_unfinished(path, reused);
+  const bool again = file.has_value();
+  if (!file && file.error() == StatusCode::not_found) file = open_spare(any, path, reused);
   if (!file && file.error() == StatusCode::not_found) file = open_new(path);
   removed_ = !file && file.error() == StatusCode::not_found;
   if (!file) return std::move(file.error());
-  ++number_;
+  if (!again) ++number_;
+  unfinished_ = again;
   Status s = make(*file, path, reused, after);
   if (s.ok() || open_) return s;
   files_.close(*file);
+  if (again) return s;                    // a mark may name it
   if (reused != nullptr) forget(reused);  // it may fail again
-  if (s == StatusCode::pool_full && reused == nullptr) (void)files_.remove(path.c_str());
+  (void)files_.remove(path.c_str());
   return s;
 }
 
@@ -350,7 +395,7 @@ void SegmentFiles::free_older(std::uint64_t epoch, std::uint64_t keep) noexcept 
 
 void SegmentFiles::free_all(std::uint64_t epoch) noexcept {
   for (Old& old : old_) old.last = std::min(old.last, epoch);
-  held_ = false;
+  release();
   free_older(epoch, 0);
 }
 

@@ -3,17 +3,22 @@
 // WHAT  Parts are appended to one segment. When it has no room, the next one begins: a new file, or
 //   one that is not needed any more. Numbers rise, and a number with parts is used once. The first
 //   segment of a process is small, so that a pool with few stores takes little space; each next one
-//   is about as long as all before it, up to a bound.
+//   is about as long as all before it that were made since the last failure, up to a bound.
 // INVARIANTS
 //   log.S1  A segment has its head before it has its name, and its name before the mark of the base
 //       names it; all that before its first part. Each is durable before the next.
 //   log.S2  A segment is used again or removed only if no epoch in it is needed, and those of a
 //       process before only once an epoch of this one counts, or the base has all of theirs; and
-//       never one that a mark names which may be on the disk.
+//       never one that a mark names which may be on the disk, but as that segment (log.S5).
 //   log.S3  When a segment has no room for the next part of an epoch, the parts in it become
 //       durable before that part is written.
 //   log.S4  unread() has what is durable in the segments of this process that are needed, and was
 //       not read back since unread_all().
+//   log.S5  After a failure the space that the failed try has taken serves the next one. Segments
+//       with no epoch but its own are free, the one that the mark names once a later one is named.
+//       One that has its name, and whose mark could not be written, is the next one, with its
+//       number. What could not become a segment is removed. One that could not be made as long as
+//       it should be is as long as the file system has made it.
 // Thread safety: one thread.
 #pragma once
 
@@ -55,7 +60,7 @@ class SegmentFiles {
   // Removes the folder with all segments. What cannot be removed stays.
   void remove_all() noexcept;
   // Of a process before: the greatest number that was used, and a segment that is there, with its
-  // last epoch that is needed, or 0, and its size. None is free before release().
+  // last epoch that is needed, or 0, and its size. None of these is free before release().
   void adopt(std::uint64_t greatest) noexcept;
   Status adopt(std::uint64_t number, std::uint64_t last, std::uint64_t bytes) noexcept;
 
@@ -71,6 +76,13 @@ class SegmentFiles {
   Status sync(AnySite site) noexcept;
   // Leaves the segment as it is. Its last epoch is not beyond `last`.
   void leave(std::uint64_t last) noexcept;
+  // The same after a failure: the epochs beyond `last` do not count, and are not needed (log.S5).
+  void give_up(std::uint64_t last) noexcept;
+  // An epoch of this process counts, which ends in the segment.
+  void count(std::uint64_t epoch) noexcept {
+    counted_ = epoch;
+    release();
+  }
 
   // Whether the segment, or the folder, was removed by another process.
   bool is_removed() noexcept;
@@ -78,8 +90,8 @@ class SegmentFiles {
   Status verify_there() noexcept;
   // After that: nothing is there any more. Makes the folder again. Errors: those of files.
   Status begin_anew() noexcept;
-  // An epoch of this process counts.
-  void release() noexcept { held_ = false; }
+  // What a process before has left is in an epoch of this one that counts, or in the base.
+  void release() noexcept { held_ = 0; }
   // Of all segments, and of those that are needed.
   std::uint64_t bytes() const noexcept { return used_bytes() + free_bytes(); }
   std::uint64_t zero_bytes() const noexcept { return zeros_; }  // that append() has added
@@ -103,7 +115,8 @@ class SegmentFiles {
  private:
   struct Old {  // a segment that is not written any more
     std::uint64_t number;
-    std::uint64_t last;  // epoch in it
+    std::uint64_t last;     // epoch in it
+    std::uint64_t counted;  // the last that counts for sure
     std::uint64_t bytes;
   };
 
@@ -122,7 +135,9 @@ class SegmentFiles {
   void forget(Old* old) noexcept;
   Expected<FileSystem::File> open_spare(bool any, PathText& path, Old*& reused) noexcept;
   Expected<FileSystem::File> open_new(PathText& path) noexcept;
+  Expected<FileSystem::File> open_unfinished(PathText& path, Old*& reused) noexcept;
   Status begin_next(bool any, EpochId after) noexcept;
+  Status reserve(FileSystem::File file, std::uint64_t before, std::uint64_t& bytes) noexcept;
   Status fill() noexcept;
   Status make(FileSystem::File file, const PathText& path, Old* reused, EpochId after) noexcept;
   void close_file() noexcept;
@@ -134,16 +149,18 @@ class SegmentFiles {
   std::uint64_t keep_;        // bytes of segments for backups
   std::uint64_t wanted_;      // bytes of the next segment
   std::uint64_t needed_ = 0;  // it must have
-  std::uint64_t made_ = 0;    // bytes of those before it
+  std::uint64_t made_ = 0;    // bytes of those before it, since the last failure
   std::uint64_t number_ = 0;  // the greatest that was used
+  bool unfinished_ = false;   // that segment has its name, and the mark for it was not written
   FileSystem::File file_ = -1;
   bool open_ = false;      // file_ is
   bool unsynced_ = false;  // it has parts that are not durable
   std::uint64_t bytes_ = 0;
+  std::uint64_t counted_ = 0;  // the last epoch in it that counts
   std::uint64_t at_ = 0;
   std::uint64_t filled_ = 0;  // up to there it was written before
   std::uint64_t zeros_ = 0;
-  bool held_ = false;        // no epoch of this process counts
+  std::uint64_t held_ = 0;   // those up to this number are of a process before, and not free
   bool removed_ = false;     // is_removed(), or a new segment could not be made because of that
   std::uint64_t freed_ = 0;  // segments whose last epoch is not beyond it are free
   Array<Old> old_;

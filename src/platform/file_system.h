@@ -72,7 +72,8 @@ class FileSystem {
   virtual Status write(File file, const void* bytes, std::size_t n,
                        std::uint64_t offset) noexcept = 0;
   // Gives [offset, offset+length) space of the disk. New space reads as zero; a shorter file
-  // becomes longer.
+  // becomes longer. Without enough space (pool_full) it may become longer by what there was; that
+  // has its space.
   virtual Status allocate(File file, std::uint64_t offset, std::uint64_t length) noexcept = 0;
   // Gives the space of [offset, offset+length) back. It reads as zero, and the size stays.
   // Errors: unsupported.

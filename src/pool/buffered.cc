@@ -323,6 +323,7 @@ Status Buffered::inherit(std::string_view path, const Opening& opening) noexcept
   if (live_.has_lost_pages()) s = StatusCode::poisoned;
   if (!s.ok()) {
     live_.close();
+    if (s == StatusCode::untrusted) return lacks_log(s, false);
     return s == StatusCode::corruption ? missing(path, s) : std::move(s);
   }
   inherited_ = true;
@@ -335,16 +336,23 @@ Status Buffered::inherit(std::string_view path, const Opening& opening) noexcept
   return epochs_log_->go_on(reader, live_.durable(), moved ? &place : nullptr);
 }
 
-// Base and image together are the pool. But the image cannot be checked.
+// The log lacks something that it must have after a power failure. Base and image together are the
+// pool, until a restart takes the image. But without the log the image cannot be checked, so the
+// rest of the log must be moved away first, which is not done by accident.
+Status Buffered::lacks_log(const Status& why, bool gone) const noexcept {
+  return Status::format(StatusCode::untrusted,
+                        "%.*s; or, as long as the machine is not restarted, %saccept base and live "
+                        "image, which together have everything unless a disk has failed (perdure "
+                        "check %s --accept)",
+                        length(why.message()), why.message().data(),
+                        gone ? "" : "move the folder of the log away and ", path_.c_str());
+}
+
 Status Buffered::inherit_without_log(LogReader& reader, const Status& why,
                                      const Opening& opening) noexcept {
   if (!opening.accept_loss) {
     live_.close();
-    return Status::format(StatusCode::untrusted,
-                          "%.*s; bring the folder back, or accept base and live image, which "
-                          "together have everything unless a disk has failed (perdure check %s "
-                          "--accept)",
-                          length(why.message()), why.message().data(), path_.c_str());
+    return lacks_log(why, true);
   }
   if (live_.has_lost(layout::kDoubtful)) {
     live_.close();
@@ -512,7 +520,11 @@ Status Buffered::go_on(const Opening& opening) noexcept {
     log_.say(LogLevel::warning,
              "is restored from its log, because a restart of the machine cannot be ruled out");
   }
-  return restore(opening, here && of_this_file(mark(), opening.identity));
+  const bool own = of_this_file(mark(), opening.identity);
+  Status restored = restore(opening, here && own);
+  // If the log lacks something, the first error says what helps.
+  const bool lacks = own && s == StatusCode::untrusted && restored == StatusCode::untrusted;
+  return lacks ? std::move(s) : std::move(restored);
 }
 
 // --- in use --------------------------------------------------------------------------------------

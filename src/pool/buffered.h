@@ -179,6 +179,7 @@ class Buffered final : public Cuts,
   Status replay_into_live(LogReader& reader, std::uint64_t& lines) noexcept;
   Status open_image(std::string_view path, const FileStorage& like) noexcept;
   Status inherit(std::string_view path, const Opening& opening) noexcept;
+  Status lacks_log(const Status& why, bool gone) const noexcept;
   Status inherit_without_log(LogReader& reader, const Status& why, const Opening& opening) noexcept;
   Status restore(const Opening& opening, bool gives_up) noexcept;
   Status give_up_image() noexcept;

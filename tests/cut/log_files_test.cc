@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -47,15 +48,19 @@ class LogFiles : public ::testing::Test {
     for (std::uint64_t& word : pool_[line].words) word = random_();
     dirty_.insert(line);
   }
-  void cut(Log& log) {
+  Status try_cut(Log& log) {
     std::uint32_t count = 0;
     for (const std::uint64_t line : dirty_) {
-      if (count++ % kShape.batch == 0) must(log.make_room());
+      if (count++ % kShape.batch == 0) {
+        if (Status s = log.make_room(); !s.ok()) return s;
+      }
       log.add(line, pool_[line]);
     }
-    must(log.commit(kBytes, ++clock_));
-    dirty_.clear();
+    Status s = log.commit(kBytes, ++clock_);
+    if (s.ok()) dirty_.clear();
+    return s;
   }
+  void cut(Log& log) { must(try_cut(log)); }
   void epochs(Log& log, int count) {
     for (int i = 0; i < count; ++i) {
       const std::uint64_t stores = i % 3 == 0 ? 50'000 : 100;
@@ -90,6 +95,12 @@ class LogFiles : public ::testing::Test {
     for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(log_path_)) ++n;
     return n;
   }
+  std::uint64_t bytes_on_disk() const {
+    std::uint64_t bytes = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(log_path_))
+      bytes += entry.file_size();
+    return bytes;
+  }
 
   RealFileSystem files_;
   TempPath folder_;
@@ -121,10 +132,7 @@ TEST_F(LogFiles, SegmentsGrow) {
     if (log.bytes() > all) sizes.push_back(log.bytes() - all);
   }
   EXPECT_EQ(sizes, (std::vector<std::uint64_t>{1 << 20, 1 << 20, 2 << 20, 4 << 20, 4 << 20}));
-  std::uint64_t on_disk = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(log_path_))
-    on_disk += entry.file_size();
-  EXPECT_EQ(on_disk, log.bytes());
+  EXPECT_EQ(bytes_on_disk(), log.bytes());
   EXPECT_EQ(log.used_bytes(), log.bytes());
   // The base has all: the segment that is written stays, and one for the next.
   must(fold(log));
@@ -173,6 +181,172 @@ TEST_F(LogFiles, WithLittleSpaceASegmentIsAsLongAsItCanBe) {
       cut(log);
     }
     EXPECT_EQ(log.bytes(), 2_MiB) << "the free one";
+    must(fold(log));
+  }
+}
+
+// A disk with little space. As ext4, it gives a file what it has before it says that it is full.
+class FullDisk final : public disk::ForwardingFiles {
+ public:
+  explicit FullDisk(FileSystem& files) noexcept : ForwardingFiles(files) {}
+  Status allocate(File file, std::uint64_t at, std::uint64_t n) noexcept override {
+    const std::uint64_t size = must(files_.size(file));
+    const std::uint64_t asked = at + n > size ? at + n - size : 0;
+    const std::uint64_t given = std::min(free_, asked);
+    free_ -= given;
+    if (given != 0) must(files_.allocate(file, size, given));
+    return given == asked ? Status() : Status(StatusCode::pool_full);
+  }
+  Status remove(std::string_view path) noexcept override {
+    if (auto file = files_.open(path, Open::reading)) {
+      free_ += must(files_.size(*file));
+      files_.close(*file);
+    }
+    return files_.remove(path);
+  }
+  void have(std::uint64_t bytes) { free_ = bytes; }
+  void have_more(std::uint64_t bytes) { free_ += bytes; }
+
+ private:
+  std::uint64_t free_ = std::uint64_t{1} << 40;
+};
+
+class FullDisks : public LogFiles {
+ protected:
+  enum class Start : std::uint8_t { begun, killed, restarted };
+  // A log with two segments and stores that are in no epoch, on a disk that is full.
+  void begin(Start start, int stores) {
+    must(files_.allocate(base_, 0, kBytes));
+    open();
+    must(log_->begin({1}));
+    while (log_->bytes() < 2_MiB) few();
+    must(fold(*log_));
+    if (start == Start::restarted) few();
+    if (start != Start::begun) go_on(start);
+    disk_.have(0);
+    for (int i = 0; i < stores; ++i) store(random_() % pool_.size());
+  }
+  void few() {
+    for (int i = 0; i < 100; ++i) store(random_() % pool_.size());
+    cut(*log_);
+  }
+  void open() {
+    log_.emplace(disk_, base_, log_path_, folder_.str(), kShape);
+    must(log_->read_marks());
+  }
+  void go_on(Start start) {
+    const EpochId durable = log_->durable();
+    open();
+    const layout::BaseMark mark = log_->marks().mark();
+    const bool restarts = start == Start::restarted;
+    Reader reader(disk_, log_path_);
+    must(reader.scan(mark));
+    must(reader.replay([&](std::uint64_t line, const LineWords&) { dirty_.insert(line); }));
+    must(log_->go_on(reader,
+                     restarts ? EpochId{.epoch = mark.folded, .seal = mark.folded_seal} : durable));
+  }
+  // As the stream of cuts does.
+  Status try_again() {
+    if (auto folded = log_->fold_durable(); !folded) return folded.error();
+    log_->resume();
+    return try_cut(*log_);
+  }
+  void expect_whole() {
+    Reader reader(files_, log_path_);
+    must(reader.scan(log_->marks().mark()));
+    EXPECT_TRUE(same(restored(&reader)));
+    must(fold(*log_));
+    must(log_->close());
+    EXPECT_TRUE(same(restored(nullptr)));
+  }
+
+  FullDisk disk_{files_};
+  std::optional<Log> log_;
+};
+
+// Little by little is enough once it is enough: no try takes space that the next one cannot use.
+TEST_F(FullDisks, EachTryHasTheSpaceOfTheOneBefore) {
+  for (const Start start : {Start::begun, Start::killed, Start::restarted}) {
+    SCOPED_TRACE(static_cast<int>(start));
+    begin(start, 50'000);
+    const std::uint64_t before = bytes_on_disk();
+    const std::uint64_t lines = dirty_.size() * kLine;
+    std::uint64_t freed = 0;
+    Status cut = try_cut(*log_);
+    EXPECT_EQ(cut, StatusCode::pool_full);
+    for (; !cut.ok() && freed < 4 * lines; cut = try_again()) {
+      EXPECT_EQ(cut, StatusCode::pool_full);
+      EXPECT_EQ(bytes_on_disk(), log_->bytes());
+      EXPECT_LE(bytes_on_disk(), before + freed);
+      disk_.have_more(512_KiB);
+      freed += 512_KiB;
+    }
+    EXPECT_TRUE(cut.ok()) << freed;
+    EXPECT_LE(freed, lines + 2_MiB);
+    EXPECT_EQ(bytes_on_disk(), log_->bytes());
+    disk_.have(64_MiB);
+    expect_whole();
+  }
+}
+
+// The base has all that it left.
+TEST_F(FullDisks, ASegmentOfAProcessBeforeIsUsed) {
+  begin(Start::killed, 100);
+  cut(*log_);
+  expect_whole();
+}
+
+// Some writes fail with io for a while.
+class FailingParts final : public disk::ForwardingFiles {
+ public:
+  FailingParts(FileSystem& files, File base) noexcept : ForwardingFiles(files), base_(base) {}
+  enum class What : std::uint8_t { nothing, parts, heads, marks };
+  void fail(What what) { what_ = what; }
+  Status write(File file, const void* bytes, std::size_t n, std::uint64_t at) noexcept override {
+    if (what_ == What::parts && file != base_ && n >= kPage) return StatusCode::io;
+    return files_.write(file, bytes, n, at);
+  }
+  Status sync(File file, AnySite site) noexcept override {
+    const bool fails = file == base_ ? what_ == What::marks : what_ == What::heads;
+    Status s = files_.sync(file, site);
+    return fails ? Status(StatusCode::io) : s;
+  }
+
+ private:
+  const File base_;
+  What what_ = What::nothing;
+};
+
+TEST_F(LogFiles, TriesThatFailDoNotAddUp) {
+  using What = FailingParts::What;
+  const std::uint8_t id[16] = {1};
+  FailingParts files(files_, base_);
+  must(files_.allocate(base_, 0, kBytes));
+  Log log(files, base_, log_path_, folder_.str(), kShape);
+  must(log.read_marks());
+  must(log.begin(id));
+  const auto few = [&] {
+    for (int i = 0; i < 100; ++i) store(random_() % pool_.size());
+  };
+  for (const What what : {What::parts, What::heads, What::marks}) {
+    SCOPED_TRACE(static_cast<int>(what));
+    few();
+    cut(log);
+    const std::uint64_t before = log.bytes();
+    const std::size_t names_before = names();
+    files.fail(what);
+    few();
+    log.resume();  // the next one begins a segment
+    for (int tries = 0; tries < 10; ++tries, log.resume()) {
+      EXPECT_EQ(try_cut(log), StatusCode::io);
+      EXPECT_LE(names(), names_before + 2);
+      EXPECT_LE(bytes_on_disk(), before + 8_MiB);
+    }
+    files.fail(What::nothing);
+    cut(log);
+    Reader reader(files_, log_path_);
+    must(reader.scan(log.marks().mark()));
+    EXPECT_TRUE(same(restored(&reader)));
     must(fold(log));
   }
 }

@@ -77,6 +77,26 @@ TEST(Log, KeepsThemAfterAFailureOfEachCall) {
               static_cast<unsigned long long>(images));
 }
 
+// A try has the segments of the one before. One that was begun, and has no mark, is finished.
+TEST(Log, KeepsThemAfterTriesThatFailAgain) {
+  History history;
+  (void)explore({}, history);
+  const std::uint64_t calls = history.calls;
+  std::mt19937_64 random(13);
+  std::uint64_t images = 0;
+  for (std::uint64_t i = 0; i < scaled(300, 5, 2); ++i) {
+    shape_of_trials = i % 2 == 0 ? kShape : kGrowing;
+    const Trial trial{
+        .failing_call = 1 + random() % calls, .forgets = i % 3 == 0, .again = 1 + random() % 14};
+    const DiskReport report = explore(trial, history);
+    ASSERT_EQ(report.failures, 0) << "call " << trial.failing_call << ", again " << trial.again
+                                  << ": " << report.first_failure;
+    images += report.images;
+  }
+  std::printf("%llu images\n", static_cast<unsigned long long>(images));
+  shape_of_trials = kShape;
+}
+
 TEST(Log, KeepsThemIfTheProcessIsKilledBeforeACall) {
   History history;
   (void)explore({}, history);

@@ -207,6 +207,7 @@ inline void expect_noticed(std::span<const Planted> planted) {
 struct Trial {
   std::uint64_t failing_call = 0;  // of those after the creation
   bool forgets = false;            // what was written before it
+  std::uint64_t again = 0;         // if a cut has failed: a call of the next two tries, too
   std::uint64_t killed_at = 0;     // a call, too
   bool second_failure = false;
 };
@@ -238,6 +239,8 @@ class Work {
     const std::uint64_t before = files_.changes();
     files_.fail_call(trial.failing_call, trial.forgets);
     files_.kill_at(trial.killed_at);
+    again_ = trial.again;
+    forgets_ = trial.forgets;
     try {
       steps();
     } catch (const std::runtime_error& stuck) {
@@ -339,6 +342,7 @@ class Work {
       // As if its disk had no space.
       if (random_() % 2 == 0) (void)owner_->log().fold_durable();
       owner_->log().resume();
+      if (again_ != 0 && tries_++ < 2) files_.fail_call(again_, forgets_);
     }
   }
   void epochs(int count, std::size_t lines) {
@@ -401,6 +405,9 @@ class Work {
   std::shared_ptr<Owner> owner_;
   Status folded_;
   Status last_close_;
+  std::uint64_t again_ = 0;
+  bool forgets_ = false;
+  int tries_ = 0;  // that have failed
   std::mt19937_64 random_{7};
 };
 

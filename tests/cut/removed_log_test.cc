@@ -1,6 +1,9 @@
 // test: injects
 // Pools with durability `buffered` whose log another process has removed. Base and live image
 // together are the pool, and a new log is begun from them.
+#include <algorithm>
+#include <vector>
+
 #include "tests/support/buffered_files.h"
 #include "tests/support/inject.h"
 
@@ -18,6 +21,27 @@ class RemovedLogs : public BufferedFiles {
   }
   static void put_many(Pool& pool) {
     for (std::uint64_t key = 1; key <= kMany; ++key) must(later(pool).put(key, key));
+  }
+  // Ascending.
+  std::vector<fs::path> segments() const {
+    std::vector<fs::path> found;
+    for (const auto& segment : fs::directory_iterator(path("pool-log"))) found.push_back(segment);
+    std::ranges::sort(found);
+    return found;
+  }
+  // The last put is in no durable cut, and the base has nothing of the log's segments.
+  void kill_with_segments() {
+    in_killed_process(
+        [&](Pool& pool) {
+          fill_pool(pool);
+          for (std::uint64_t i = 0; segments().size() < 4; ++i) {
+            for (std::uint64_t key = 3; key < kMany / 10; ++key) must(later(pool).put(key, i));
+            must(later(pool).put(1, 1));
+            must(pool.sync());
+          }
+          must(later(pool).put(2, 2));
+        },
+        buffered(kSeldom));
   }
   static PoolOptions accepting() {
     PoolOptions options = as_it_was();
@@ -147,6 +171,51 @@ TEST_F(RemovedLogs, AFoldThatFindsNothingBeginsAnew) {
       buffered(kSeldom));
   machine_restarts();
   expect_later(2);
+}
+
+// Each of them, and the whole log with them, as the message says.
+TEST_F(RemovedLogs, WithoutASegmentTheAdviceLosesNothing) {
+  for (std::size_t missing = 0; missing < 4; ++missing) {
+    SCOPED_TRACE(missing);
+    for (const auto& entry : fs::directory_iterator(folder_)) fs::remove_all(entry.path());
+    kill_with_segments();
+    fs::remove(segments()[missing]);
+    for (const PoolOptions& options : {as_it_was(), accepting()}) {
+      EXPECT_EQ(refused(options), StatusCode::untrusted) << message_;
+      EXPECT_NE(message_.find("move the folder of the log away and accept"), std::string::npos)
+          << message_;
+    }
+    fs::rename(path("pool-log"), path("away"));
+    EXPECT_EQ(refused(), StatusCode::untrusted) << message_;
+    EXPECT_EQ(message_.find("move the folder"), std::string::npos) << message_;
+    EXPECT_NE(message_.find("accept base and live image"), std::string::npos) << message_;
+    expect_later(2, accepting());
+    expect_later(2);
+  }
+}
+
+// Then the image is of no use, and only the missing segment helps.
+TEST_F(RemovedLogs, AfterAPowerFailureEachSegmentIsNeeded) {
+  kill_with_segments();
+  machine_restarts();
+  for (const fs::path& segment : segments()) {
+    SCOPED_TRACE(segment);
+    fs::rename(segment, path("segment"));
+    for (const bool moved : {false, true}) {
+      if (moved) fs::rename(path("pool-log"), path("away"));
+      for (const PoolOptions& options : {as_it_was(), accepting()}) {
+        EXPECT_EQ(refused(options), StatusCode::untrusted) << message_;
+        EXPECT_EQ(message_.find("accept"), std::string::npos) << message_;
+        EXPECT_NE(message_.find("a copy of the pool"), std::string::npos) << message_;
+      }
+      if (moved) {
+        fs::remove(path("pool-log"));  // it may have been made again, and is empty
+        fs::rename(path("away"), path("pool-log"));
+      }
+    }
+    fs::rename(path("segment"), segment);
+  }
+  expect_later(1);
 }
 
 // A fold was under way: the base has lines of epochs that only the removed log had.
