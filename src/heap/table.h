@@ -121,7 +121,8 @@ class Table : public State<P> {
   bool is_block(std::uint64_t offset) const {
     std::uint64_t number = 0;
     std::uint32_t block = 0;
-    return locate(offset, number, block).ok();
+    // A caller asks for words that may name no block: without the text of an error.
+    return this->contains(offset, 16) && locate(offset, number, block).ok();
   }
   // Whether the heap promises nothing about the block's content after it was freed.
   bool is_plain(std::uint64_t offset) const {

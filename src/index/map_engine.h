@@ -127,15 +127,12 @@ class MapEngine : public Interface, public EngineInstance {
     EpochGuard<P> guard(context_.epochs);
     if (!guard.ok()) [[unlikely]]
       return Got::failed;
-    Got got = Got::failed;
     if constexpr (requires { engine().find_at_once(key, value); }) {
-      got = engine().find_at_once(key, value);
-      if (got == Got::failed) [[unlikely]]
-        got = find_word(key, value);
-    } else {
-      got = find_word(key, value);
+      const Got got = engine().find_at_once(key, value);
+      if (got != Got::failed) [[likely]]
+        return context_.platform.poisoned() ? Got::failed : got;
     }
-    return context_.platform.poisoned() ? Got::failed : got;
+    return find_word(key, value);
   }
   Expected<std::uint64_t> read_many(
       Keys keys, FunctionRef<void(std::size_t, const detail::Value&)> visit) final {

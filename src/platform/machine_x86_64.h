@@ -2,7 +2,7 @@
 // caches M5. Read-modify-writes are locked instructions. Loads and stores are plain instructions.
 #pragma once
 
-#include <emmintrin.h>
+#include <smmintrin.h>
 
 #include <atomic>
 #include <cstdint>
@@ -70,15 +70,18 @@ inline void store_byte(std::uint8_t& byte, std::uint8_t value) noexcept {
 }
 [[gnu::always_inline]] inline std::uint32_t match_words(const std::uint64_t* line, std::uint32_t n,
                                                         std::uint16_t tag) noexcept {
-  const __m128i wanted = _mm_set1_epi16(static_cast<short>(tag));
-  std::uint32_t mask = 0;
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const auto* part = reinterpret_cast<const std::uint8_t*>(line + 2 * i);
-    const __m128i equal = _mm_cmpeq_epi16(load_part(part), wanted);
-    mask |= static_cast<std::uint32_t>(_mm_movemask_pd(_mm_castsi128_pd(equal))) << (2 * i);
-  }
-  return mask & ((1U << n) - 1);
+  // The upper halves of four words, then their upper halves.
+  const auto uppers = [&](int first) {
+    const auto* part = reinterpret_cast<const std::uint8_t*>(line + first);
+    const __m128 a = _mm_castsi128_ps(load_part(part));
+    const __m128 b = _mm_castsi128_ps(load_part(part + 16));
+    const __m128 halves = _mm_shuffle_ps(a, b, _MM_SHUFFLE(3, 1, 3, 1));
+    return _mm_srli_epi32(_mm_castps_si128(halves), 16);
+  };
+  const __m128i tags = _mm_packus_epi32(uppers(0), uppers(4));
+  const __m128i equal = _mm_cmpeq_epi16(tags, _mm_set1_epi16(static_cast<short>(tag)));
+  const __m128i bytes = _mm_packs_epi16(equal, _mm_setzero_si128());
+  return static_cast<std::uint32_t>(_mm_movemask_epi8(bytes)) & ((1U << n) - 1);
 }
 
 [[gnu::always_inline]] inline void write_back(FlushInstruction instruction,

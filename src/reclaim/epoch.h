@@ -594,7 +594,8 @@ class EpochDomain {
     return taken;
   }
 
-  // A thread finds its slot again without the chunk.
+  // A thread keeps the slot that it has used last, by the domain's number: no two domains of a
+  // process have one, so a slot of a domain that is gone is never used.
   static constexpr bool kCached = requires { P::own_slot(); };
   static std::uint64_t new_number() noexcept {
     if constexpr (kCached) return P::next_number();

@@ -51,8 +51,7 @@ template <class Map, class Key, class Value, class Get>
 void count_all(Map& map, const std::string& name, Key&& key, Value&& value, Get&& get) {
   for (std::uint64_t i = 0; i < kKeys; ++i) require(map.insert(key(i), value(i)).ok(), "insert");
   count(name + ".get", 0, [&](std::uint64_t i) { return get(map, key(i)); });
-  count(name + ".missing", 8 * kKeys,
-        [&](std::uint64_t i) { return !get(map, key(i)); });
+  count(name + ".missing", 8 * kKeys, [&](std::uint64_t i) { return !get(map, key(i)); });
   count(name + ".put", 0, [&](std::uint64_t i) { return map.put(key(i), value(i + 1)).present(); });
   count(name + ".insert", 4 * kKeys,
         [&](std::uint64_t i) { return map.insert(key(i), value(i)).absent(); });
@@ -64,12 +63,10 @@ void count_engine(perdure::Pool& pool, const perdure::EngineInfo& engine) {
   const perdure::MapOptions options{.engine = engine.engine, .capacity = 8 * kKeys};
   auto words = pool.map<std::uint64_t, std::uint64_t>(name + "-words", options);
   require(words.has_value(), "map");
-  count_all(
-      *words, name + ".words", scatter, scatter,
-      [](auto& map, std::uint64_t key) {
-        auto found = map.get(key);
-        return found && found->has_value();
-      });
+  count_all(*words, name + ".words", scatter, scatter, [](auto& map, std::uint64_t key) {
+    auto found = map.get(key);
+    return found && found->has_value();
+  });
 
   std::vector<std::string> keys;  // of all numbers that occur
   for (std::uint64_t i = 0; i < 12 * kKeys; ++i) {

@@ -114,14 +114,14 @@ TEST(Clevel, KeysThatWereChosenToCollideGrowNothing) {
 TEST(Clevel, StatsTellLevelsAndResizes) {
   TempPath path;
   std::uint64_t entries = 0;
-  while (entries < 46'000) {  // in two sessions
+  while (entries < 50'000) {  // in two sessions, each of which fills 3 * 2^n * 8 slots
     Pool pool = open_pool(
         path, {.durability = Durability::process, .max_size = 64_MiB, .background_threads = 0});
     auto map = must(pool.map<std::uint64_t, std::uint64_t>("m", kClevel));
     while (must(pool.run_background())) {
     }
     const std::uint64_t first = entries;
-    for (; entries < first + 23'000; ++entries) ASSERT_TRUE(was_absent(map.insert(entries, 1)));
+    for (; entries < first + 25'000; ++entries) ASSERT_TRUE(was_absent(map.insert(entries, 1)));
     for (std::uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(was_present(map.erase(first + i)));
     for (std::uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(was_absent(map.insert(first + i, 2)));
     while (must(pool.run_background())) {

@@ -118,10 +118,10 @@ TEST_F(Format, APoolOfVersion0NamesTheWayAcross) {
   ASSERT_EQ(header.magic, layout::kMagic);
   ASSERT_EQ(header.format_version, 0U);
   ASSERT_EQ(header.crc, header_crc(header));
-  expect_refused_everywhere(path_, StatusCode::unsupported_format,
-                            {"format version 0", "this build reads version 1",
-                             "`perdure dump " + path_.str() + " items.tsv`",
-                             "`perdure load NEW items.tsv`"});
+  expect_refused_everywhere(
+      path_, StatusCode::unsupported_format,
+      {"format version 0", "this build reads version 1",
+       "`perdure dump " + path_.str() + " items.tsv`", "`perdure load NEW items.tsv`"});
 }
 
 TEST_F(Format, APoolOfVersion1IsReadAndWritten) {

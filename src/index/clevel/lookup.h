@@ -83,8 +83,8 @@ class Lookup : public State<T> {
     prefetch(probe);
     return read_probe(probe, visit);
   }
-  // The common case of find(), in few instructions: an integer with a word, nothing of its stripe in
-  // flight, no dead item of its tag, and the walk of the open is over (clevel.I7). `failed`: the
+  // The common case of find(), in few instructions: an integer with a word, nothing of its stripe
+  // in flight, no dead item of its tag, and the walk of the open is over (clevel.I7). `failed`: the
   // caller looks again.
   [[gnu::always_inline]] Got find_at_once(std::uint64_t key, std::uint64_t& value) const
     requires(!kBytesKeys)
@@ -95,23 +95,24 @@ class Lookup : public State<T> {
     const Probe probe = probe_of(detail::Key{.word = key});
     const std::uint16_t tag = probe.tag();
     const LevelList& list = levels();
+    const Bucket* buckets[2 * kMaxLevels];
+    const Bucket** end = buckets;
     for (const Level* level : list) {
-      for (const Bucket* bucket : level->buckets_of(probe)) __builtin_prefetch(bucket);
+      for (const Bucket* bucket : level->buckets_of(probe)) {
+        __builtin_prefetch(bucket);
+        *end++ = bucket;
+      }
     }
-    for (const Level* level : list) {
-      const std::uint64_t mask = level->mask();
-#pragma GCC unroll 2
-      for (const std::uint64_t at : {probe.first(mask), probe.second(mask)}) {
-        const std::uint64_t* const slots = level->buckets[at].slots;
-        for (std::uint32_t m = P::match_words(slots, G::kSlots, tag); m != 0; m &= m - 1) {
-          const std::uint64_t word = platform.load(slots[__builtin_ctz(m)]);
-          const Item* item = item_at(word);
-          if (word >> kOffsetBits != tag || !is_live(platform.load(item->state))) [[unlikely]]
-            return Got::failed;
-          if (word_key(item) != key) continue;
-          value = platform.load(item->value);
-          return stripe_of(probe).in_flight(0) ? Got::failed : Got::present;
-        }
+    for (const Bucket** bucket = buckets; bucket != end; ++bucket) {
+      const std::uint64_t* const slots = (*bucket)->slots;
+      for (std::uint32_t m = P::match_words(slots, G::kSlots, tag); m != 0; m &= m - 1) {
+        const std::uint64_t word = platform.load(slots[__builtin_ctz(m)]);
+        const Item* item = item_at(word);
+        if (word >> kOffsetBits != tag || !is_live(platform.load(item->state))) [[unlikely]]
+          return Got::failed;
+        if (word_key(item) != key) continue;
+        value = platform.load(item->value);
+        return stripe_of(probe).in_flight(0) ? Got::failed : Got::present;
       }
     }
     return &levels() == &list ? Got::absent : Got::failed;

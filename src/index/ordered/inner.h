@@ -64,7 +64,7 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
   // --- lookups; the caller is pinned ---
 
   // Returns a leaf at or left of the key's, nearly always the key's own (ordered.N1).
-  std::uint32_t locate(const Probe& probe) const {
+  [[gnu::always_inline]] std::uint32_t locate(const Probe& probe) const {
     const std::uint32_t leaf = this->shortcut_to(probe);
     return leaf != kNoLeaf ? leaf : search(probe);
   }
