@@ -358,8 +358,11 @@ class Background {
         step = Step::more;
       }
     }
-    // Another thread's step may have returned `rest` meanwhile.
-    if (step == Step::more && !due(work)) work.wakes_.fetch_add(1, std::memory_order_seq_cst);
+    // Another thread's step may have returned `rest` meanwhile, or will: it does not know what this
+    // one has left.
+    if (step == Step::more && (work.inside_ != 0 || !due(work))) {
+      work.wakes_.fetch_add(1, std::memory_order_seq_cst);
+    }
   }
 
   void run(const Taken& taken) {

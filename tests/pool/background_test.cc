@@ -323,6 +323,35 @@ TEST(BackgroundThreads, NoMoreThanTheMaximum) {
   EXPECT_EQ(threads_of_this_process(), before);
 }
 
+// The first step finds nothing, because the second one has it, and ends after that, which has left
+// it for a third one.
+class Left : public BackgroundWork<RealPlatform> {
+ public:
+  Step run_some() noexcept override {
+    const int step = ++steps;
+    while (step == 1 && !second_has_left) std::this_thread::yield();
+    return step == 2 ? Step::more : Step::rest;
+  }
+  std::atomic<int> steps{0};
+  std::atomic<bool> second_has_left{false};
+};
+
+TEST(BackgroundThreads, WhatAStepLeavesIsDoneThoughAnotherOneRests) {
+  Background<RealPlatform> service;
+  service.set_threads(0);
+  Left work;
+  service.add(work, 2);
+  std::thread first([&] { (void)service.run_some(); });
+  while (work.steps != 1) std::this_thread::yield();
+  (void)service.run_some();
+  ASSERT_EQ(work.steps, 2);
+  work.second_has_left = true;
+  first.join();
+  (void)service.run_some();
+  EXPECT_EQ(work.steps, 3);
+  service.remove(work);
+}
+
 // All parts are done, whichever threads give, help, wait or run.
 TEST(BackgroundThreads, NothingIsLostAmongThem) {
   Background<RealPlatform> service;

@@ -543,7 +543,8 @@ class Growth : public Lookup<T> {
     }
   }
   // Some of its slots cannot be sealed yet. A thread has one range at a time, and takes no new one
-  // once kMostLeft were left, so there is a place.
+  // once it counts kMostLeft that were left. It may count too few while others take and leave some,
+  // so there are more places than that and the threads need.
   void leave_range(const Level& last, std::uint64_t range) {
     for (std::uint32_t i = 0;; i = (i + 1) % kPlaces) {
       std::uint64_t none = 0;
@@ -765,7 +766,7 @@ class Growth : public Lookup<T> {
 
   using Word = typename P::template Atomic<std::uint64_t>;
   static constexpr std::uint32_t kMostLeft = BackgroundWork<P>::kMaxWidth;
-  static constexpr std::uint32_t kPlaces = kMostLeft + BackgroundWork<P>::kMaxWidth;
+  static constexpr std::uint32_t kPlaces = kMostLeft + 4 * BackgroundWork<P>::kMaxWidth;
   Resizes<P> resizes_;                                   // that have ended; under resize_latch_
   typename P::template Atomic<std::uint64_t> moved_{0};  // by the resize under way
   typename P::template Atomic<bool> raising_{false};     // an insert moves an item up

@@ -108,7 +108,8 @@ class Lookup : public State<T> {
       for (std::uint32_t m = P::match_words(slots, G::kSlots, tag); m != 0; m &= m - 1) {
         const std::uint64_t word = platform.load(slots[__builtin_ctz(m)]);
         const Item* item = item_at(word);
-        if (word >> kOffsetBits != tag || !is_live(platform.load(item->state))) [[unlikely]]
+        if (word >> kOffsetBits != tag || !plausible(word) || !is_live(platform.load(item->state)))
+            [[unlikely]]
           return Got::failed;
         if (word_key(item) != key) continue;
         value = platform.load(item->value);
