@@ -85,10 +85,10 @@ class Growth : public Lookup<T> {
   // For a key that found no slot in `seen`: makes a slot, by a move or by one more level. If
   // another insert moves an item, it does not wait, and adds a level.
   [[gnu::noinline]] Status make_slot(const Probe& probe, const LevelList* seen) {
-    if (seen->announced == 0 && !seen->growing() && !raising_.exchange(true)) {
+    if (seen->announced == 0 && !seen->growing() && raise(probe, *seen->levels[0])) {
       auto room = make_room(probe, seen);
-      for (auto& raised : raised_) raised.store(0, std::memory_order_release);
-      raising_.store(false);
+      raised_[1].store(0, std::memory_order_release);
+      raised_[0].store(0, std::memory_order_release);
       if (!room) return std::move(room.error());
       if (*room) return {};
     }
@@ -407,20 +407,16 @@ class Growth : public Lookup<T> {
   static constexpr std::uint64_t kTagged = std::uint64_t{1} << 63;
 
   // Moves an item of the key's buckets in the last level up, if no level drains. Returns false if
-  // none of them has a free slot there. If a drain begins meanwhile, it passes over these buckets:
-  // a step loads the list, then raised_, and this sets raised_, then loads the list. The caller has
-  // set raising_, and clears both.
+  // none of them has a free slot there. The caller has raised these buckets: if a drain begins
+  // meanwhile, it passes over them. A step loads the list, then raised_; raise() sets that before
+  // this loads the list.
   [[gnu::noinline]] Expected<bool> make_room(const Probe& probe, const LevelList* seen) {
     P& platform = context_.platform;
     const Moving moving(*this);
-    const Level& last = *seen->levels[0];
-    const auto buckets = last.buckets_of(probe);
-    for (std::size_t i = 0; i < 2; ++i) {
-      raised_[i].store(tagged(last, static_cast<std::uint64_t>(buckets[i] - last.buckets)));
-    }
     const LevelList& list = *levels_.load();
     if (&list != seen) return true;
     if (!verified() || !moving.may_copy()) return false;
+    const auto buckets = list.levels[0]->buckets_of(probe);
     for (const Bucket* bucket : buckets) prefetch_items(*bucket);
     for (std::uint32_t n = 0; n < 2 * G::kSlots; ++n) {
       std::uint64_t& slot = buckets[n / G::kSlots]->slots[n % G::kSlots];
@@ -556,6 +552,15 @@ class Growth : public Lookup<T> {
     while (!sealed_.compare_exchange_strong(
         word, tagged(last, (names(word, last) ? number_in(word) : 0) + 1))) {
     }
+  }
+  // Names the key's buckets, unless another insert has named some: one moves items at a time.
+  bool raise(const Probe& probe, const Level& last) {
+    std::uint64_t none = 0;
+    if (!raised_[0].compare_exchange_strong(none, tagged(last, probe.first(last.mask())))) {
+      return false;
+    }
+    raised_[1].store(tagged(last, probe.second(last.mask())));
+    return true;
   }
   // Whether an insert moves an item of the bucket up (make_room).
   bool is_raised(const Level& last, std::uint64_t bucket) const {
@@ -769,12 +774,11 @@ class Growth : public Lookup<T> {
   static constexpr std::uint32_t kPlaces = kMostLeft + 4 * BackgroundWork<P>::kMaxWidth;
   Resizes<P> resizes_;                                   // that have ended; under resize_latch_
   typename P::template Atomic<std::uint64_t> moved_{0};  // by the resize under way
-  typename P::template Atomic<bool> raising_{false};     // an insert moves an item up
-  Word raised_[2] = {};                                  // .. from one of these buckets; tagged
-  Word claimed_{0};                                      // the ranges that steps have taken
-  Word sealed_{0};                                       // those of which all is sealed, durably
-  Word left_[kPlaces] = {};                              // those that steps have left, or 0
-  typename P::template Atomic<std::uint32_t> turn_{0};   // where to look in left_ first
+  Word raised_[2] = {};      // the buckets from which an insert moves an item up; tagged, or 0
+  Word claimed_{0};          // the ranges that steps have taken
+  Word sealed_{0};           // those of which all is sealed, durably
+  Word left_[kPlaces] = {};  // those that steps have left, or 0
+  typename P::template Atomic<std::uint32_t> turn_{0};  // where to look in left_ first
 };
 
 }  // namespace perdure::clevel
