@@ -316,7 +316,8 @@ Status PoolImpl::open_existing(const PoolOptions& options, std::uint64_t capacit
   if (Status s = read_start(pages.get(), n, size); !s.ok()) return s;
   layout::Header header;
   int copy = 0;
-  if (n < layout::kDirectoryOffset) return read_header(pages.get(), n, header);
+  if (n < layout::kDirectoryOffset)
+    return read_header(pages.get(), n, header, nullptr, true, path_.c_str());
   if (Status s = read_header(pages.get(), size, header, &copy, true, path_.c_str()); !s.ok())
     return s;
   damaged_copy_ = find_damaged_copy(pages.get());  // before this open writes both

@@ -8,8 +8,8 @@
 //   operations linearize on the item, not on the slot; the slots of the level that drains are
 //   sealed; there is no persistent cursor, context or buffer; an update never writes a slot; of the
 //   inserts of one key one succeeds.
-// READING PATH  (lines) Core: layout.h 78, hash.h 61, item.h 84, stripe.h 133, state.h 200,
-//   lookup.h 534, growth.h 779, write.h 778, recovery.h 501. The ends of write.h (write_many, plans
+// READING PATH  (lines) Core: layout.h 78, hash.h 61, item.h 90, stripe.h 133, state.h 204,
+//   lookup.h 570, growth.h 780, write.h 778, recovery.h 501. The ends of write.h (write_many, plans
 //   of batches) and recovery.h (check, statistics) are optional. Each class derives from the one
 //   before: state.h -> lookup.h -> growth.h -> write.h -> recovery.h -> this file.
 // LAYOUT  layout.h has the root and buckets, item.h the items, index/blob.h the blobs. A level is

@@ -9,8 +9,8 @@
 //   bucket are in DRAM; movements are recorded; a resize is one store.
 // LAYOUT  layout.h and line.h (media), tier.h (DRAM). A bucket is two lines of {tokens, 3 slots,
 //   crc}. In maps of arrays, a line has 2 slots of 31 bytes and their tokens.
-// READING PATH  (lines) Core: layout.h 142, line.h 106, codec.h 99, tier.h 214, locks.h 97,
-//   state.h 109, lookup.h 487, movement.h 724, write.h 721, recovery.h 529. Optional parts end two
+// READING PATH  (lines) Core: layout.h 142, line.h 106, codec.h 99, tier.h 235, locks.h 97,
+//   state.h 113, lookup.h 541, movement.h 724, write.h 721, recovery.h 529. Optional parts end two
 //   of them: write_many() and plans of batches end write.h; check, audit and statistics end
 //   recovery.h. Each class derives from the one before it: ../map_engine.h -> state.h ->
 //   lookup.h -> movement.h -> write.h -> recovery.h -> this.
