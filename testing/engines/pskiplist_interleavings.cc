@@ -240,6 +240,37 @@ InterleaveReport limits_of_tags(const std::string& name, bool quiet) {
                 {{tag(), tag()}, {tag(), put(5, 3), tag()}});
 }
 
+// A lookup is stopped anywhere while a key comes that divides the bucket in which its key is hinted
+// at, or the other way round. The key is there throughout, and so is its hint. With `many` the
+// bucket has a linked one, in which its last names lie.
+InterleaveReport certain_absences(const std::string& name, bool quiet) {
+  using Hints = pskiplist::KeyHints<SimPlatform>;
+  InterleaveReport all;
+  for (const bool many : {false, true}) {
+    const std::uint64_t buckets = many ? 4 : 1;  // the next to come is divided from the first
+    const std::uint64_t count = buckets * Hints::kFill;
+    Ops full;  // every second key will lie in the new bucket
+    Ops lookups;
+    for (std::uint64_t key = 1; full.size() < count; ++key) {
+      if (Hints::hash<false>(key, {}) % (2 * buckets) != full.size() % 2 * buckets) continue;
+      full.push_back(put(key, 1));
+      lookups.push_back(get(key));
+    }
+    for (const std::uint64_t i : {std::uint64_t{1}, count - 2, count - 1}) {
+      const std::string part = name + (many ? "_many" : "_one") + std::to_string(i);
+      Interleaver interleaver(numbered(), {.name = part,
+                                           .setup = full,
+                                           .threads = {{lookups[i]}, {put(5000, 1)}},
+                                           .crashes = false,
+                                           .quiet = quiet});
+      all.add(interleaver.sweep({}, 0, {{1, done()}, {0, done()}}));
+      if (all.ok()) all.add(interleaver.sweep({}, 1, {{0, done()}, {1, done()}}));
+      if (!all.ok()) return all;
+    }
+  }
+  return all;
+}
+
 // A key goes while another comes that divides the bucket in which it is hinted at. What hints name
 // at the end is listed: check() counts it.
 InterleaveReport hints(const std::string& name, bool quiet) {
@@ -303,7 +334,8 @@ std::vector<NamedInterleaving> pskiplist_interleavings() {
           {"W14_V4_V6_V10_limits_of_tags", &limits_of_tags},
           {"V7_V8_new_blocks", &new_blocks, {"pskiplist.chain.link:drop_fence"}},
           {"V8_leaving_blocks", &leaving_blocks},
-          {"W20_hints", &hints}};
+          {"W20_hints", &hints},
+          {"W28_certain_absences", &certain_absences}};
 }
 
 }  // namespace perdure::testing

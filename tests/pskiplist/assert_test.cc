@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "testing/engines/pskiplist_subject.h"
 #include "testing/sim/sites.h"
@@ -35,6 +36,10 @@ struct Peek::Plant {
     return map.directory_.find({.word = key});
   }
   static Map::DirectoryT& directory(Map& map) { return map.directory_; }
+  static void take_hint(Map& map, std::uint64_t key) {
+    map.directory_.hints_.remove(KeyHints<P>::hash<false>(key, {}), number(map, key));
+  }
+  static void give_linked(KeyHints<P>& hints) { hints.give(1); }
   static void give_node(Map& map, std::uint64_t key) { map.nodes_.give(number(map, key)); }
 
   // The number of the first leaf of the first partition.
@@ -303,6 +308,26 @@ TEST_F(PskiplistAssert, HintsGoFirst) {
     }
   };
   EXPECT_VIOLATES("pskiplist.D4", remove_wrong());
+}
+
+// A name is missing, and its bucket does not say that it is incomplete.
+TEST_F(PskiplistAssert, ListedKeysAreHinted) {
+  std::vector<std::string> violations;
+  subject().check(violations);
+  EXPECT_EQ(violations, std::vector<std::string>());
+  Plant::take_hint(map(), 1);
+  subject().check(violations);
+  ASSERT_EQ(violations.size(), 1);
+  EXPECT_NE(violations[0].find("pskiplist.H4"), std::string::npos) << violations[0];
+}
+
+TEST(KeyHintsAssert, BucketsWithNamesStayLinked) {
+  KeyHints<SimPlatform> hints;
+  ASSERT_TRUE(hints.reserve(100).ok());
+  for (std::uint32_t node = 1; node <= KeyHints<SimPlatform>::kNodes + 1; ++node) {
+    hints.put(node, node);
+  }
+  EXPECT_VIOLATES("pskiplist.H4", Plant::give_linked(hints));
 }
 
 TEST(KeyHintsAssert, BucketsComeOneByOne) {

@@ -62,8 +62,10 @@ TEST(Directory, SplitsAndUnlinksAgainstASet) {
         }
         ASSERT_EQ(directory.find(probe), model.contains(key) ? node : 0);
         ASSERT_EQ(directory.find_listed(probe), model.contains(key) ? node : 0);
-        ASSERT_TRUE(model.contains(key) || directory.find_hinted(probe) == 0);
-        ASSERT_LE(directory.hints(), model.size());
+        const Hint hint = directory.find_hinted(probe);
+        ASSERT_EQ(hint.node, model.contains(key) ? node : 0);
+        ASSERT_EQ(hint.absent, !model.contains(key));
+        ASSERT_EQ(directory.hints(), model.size());
       }
       epochs.drain_all();
     }

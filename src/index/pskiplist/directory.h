@@ -12,6 +12,11 @@
 //   pskiplist.D4  A node that a hint names is listed in a leaf: the hint is made after the node was
 //       listed, and goes before the node leaves the leaf.
 // A reader loads the version before and after. If both are equal, it has read one moment between.
+// ABSENCE  A key is absent if its leaf does not list it, or if the hints say so for certain
+//   (pskiplist.H4). At some moment of such a lookup it was: a key that is present throughout has
+//   one node throughout, because another is listed only after the first is dead and has left the
+//   leaf. That node is named throughout: its first version is stamped after put() has returned,
+//   and remove() begins after it is dead, durably.
 // RECLAMATION  Leaves go through epochs.
 // PROGRESS  A lookup retries while its leaf changes. A change waits for another one in its leaf, or
 //   in its bucket of hints. Nothing is written back here.
@@ -148,7 +153,8 @@ class Directory : public DirectoryLookup<T> {
  private:
   // Whether the hints name the node under the key that it has.
   bool is_hinted(std::uint32_t node) const {
-    return hints_.find(hash_of(node), [&](std::uint32_t named) { return named == node; }) != 0;
+    const auto is_it = [&](std::uint32_t named) { return named == node; };
+    return hints_.find(hash_of(node), is_it).node != 0;
   }
   bool is_first(const LeafT& leaf, std::uint32_t number) const {
     const std::uint64_t bound = leaf.bound.load(std::memory_order_relaxed);

@@ -37,32 +37,27 @@ class DirectoryLookup {
     std::uint32_t nodes[kKeys];
   };
 
-  // Returns the key's node, or 0. The caller is pinned. If the hints do not know the key, the first
-  // miss on the way to its leaf is over by then.
+  // Returns the key's node, or 0. The caller is pinned.
   [[gnu::noinline]] std::uint32_t find(const Probe& probe) const {
-    inner_.prefetch_shortcut(probe);
     return find(probe, [](std::uint32_t) {});
   }
-  // The same, slower for absent keys. Calls hinted(node) before it looks at a node that a hint
-  // names.
+  // The same. Calls hinted(node) before it looks at a node that a hint names.
   template <class F>
   [[gnu::always_inline]] std::uint32_t find(const Probe& probe, F&& hinted) const {
-    const std::uint32_t node = hints_.find(hash_of(probe), [&](std::uint32_t candidate) {
+    const Hint hint = hints_.find(hash_of(probe), [&](std::uint32_t candidate) {
       hinted(candidate);
       return is_of(candidate, probe);
     });
-    return node != 0 ? node : find_listed(probe);
+    return hint.known() ? hint.node : find_listed(probe);
   }
-  // The same, faster for absent keys, slower for others: the misses on both ways overlap.
+  // The same, for a key that put() may list: fetches its leaf, too. The misses on both ways
+  // overlap.
   std::uint32_t find_maybe_new(const Probe& probe) const {
-    prefetch_hint(probe);
+    const std::uint64_t hash = hash_of(probe);
+    hints_.prefetch(hash);
     prefetch_leaf(probe);
-    const std::uint32_t node = find_hinted(probe);
-    return node != 0 ? node : find_listed(probe);
-  }
-  std::uint32_t find_likely_new(const Probe& probe) const {
-    prefetch_hint(probe);  // for put()
-    return find_listed(probe);
+    const Hint hint = hints_.find(hash, [&](std::uint32_t node) { return is_of(node, probe); });
+    return hint.known() ? hint.node : find_listed(probe);
   }
   // The same by the leaves alone.
   [[gnu::noinline]] std::uint32_t find_listed(const Probe& probe) const {
@@ -75,8 +70,8 @@ class DirectoryLookup {
       if (leaf.version.load(std::memory_order_acquire) == version) return node;
     }
   }
-  // The same by the hints alone, which know most nodes and not all.
-  std::uint32_t find_hinted(const Probe& probe) const {
+  // The same by the hints alone, which nearly always know.
+  Hint find_hinted(const Probe& probe) const {
     return hints_.find(hash_of(probe), [&](std::uint32_t node) { return is_of(node, probe); });
   }
   // Copies the leaf in whose range the position lies.
@@ -105,17 +100,17 @@ class DirectoryLookup {
     }
   }
 
-  // The steps of find_hinted(), then the first two of find_listed(), for groups of lookups.
+  // The steps of find_hinted(), then the first of find_listed(), for groups of lookups.
   void prefetch_hint(const Probe& probe) const { hints_.prefetch(hash_of(probe)); }
-  std::uint32_t prefetch_node(const Probe& probe) const {
-    const std::uint32_t likely = hints_.find(hash_of(probe), [](std::uint32_t) { return true; });
-    __builtin_prefetch(&nodes_[likely]);
+  // Returns a node that may be the key's.
+  Hint prefetch_node(const Probe& probe) const {
+    const Hint likely = hints_.find(hash_of(probe), [](std::uint32_t) { return true; });
+    __builtin_prefetch(&nodes_[likely.node]);
     return likely;
   }
   void prefetch_key(std::uint32_t node) const {
     if constexpr (kBytes) __builtin_prefetch(heap_.template at<RecordPrefix>(nodes_[node].key));
   }
-  void prefetch_shortcut(const Probe& probe) const { inner_.prefetch_shortcut(probe); }
   void prefetch_leaf(const Probe& probe) const { leaves_[inner_.locate(probe)].prefetch(); }
 
   [[gnu::always_inline]] std::string_view key_of(std::uint32_t node) const {

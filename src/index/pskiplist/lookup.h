@@ -120,22 +120,23 @@ class Lookup : public MapState<T> {
   [[gnu::always_inline]] Status fetch(Keys keys, Group& group) const {
     auto& numbers = group.numbers;
     Probe probes[kGroup];
+    Hint hints[kGroup];
     const std::size_t n = keys.size();
     for (std::size_t i = 0; i < n; ++i) {
       probes[i] = Codec::probe(keys[i]);
       directory_.prefetch_hint(probes[i]);
     }
     for (std::size_t i = 0; i < n; ++i) {
-      numbers[i] = directory_.prefetch_node(probes[i]);
-      if (numbers[i] == 0) directory_.prefetch_shortcut(probes[i]);
+      hints[i] = directory_.prefetch_node(probes[i]);
     }
-    for (std::size_t i = 0; i < n; ++i) directory_.prefetch_key(numbers[i]);
+    for (std::size_t i = 0; i < n; ++i) directory_.prefetch_key(hints[i].node);
     for (std::size_t i = 0; i < n; ++i) {
-      numbers[i] = directory_.find_hinted(probes[i]);
-      if (numbers[i] == 0) directory_.prefetch_leaf(probes[i]);
+      if (!hints[i].absent) hints[i] = directory_.find_hinted(probes[i]);
+      if (!hints[i].known()) directory_.prefetch_leaf(probes[i]);
+      numbers[i] = hints[i].node;
     }
     for (std::size_t i = 0; i < n; ++i) {
-      if (numbers[i] != 0) continue;
+      if (hints[i].known()) continue;
       numbers[i] = directory_.find_listed(probes[i]);
       __builtin_prefetch(&nodes_[numbers[i]]);
     }

@@ -8,8 +8,8 @@
 //   lies in the key's slot; leaves under PhaST's inner nodes in place of a skiplist.
 // LAYOUT  layout.h (media); key_node.h, directory.h, key_chain.h (DRAM).
 // READING PATH  (lines) Core: layout.h 107, stashes.h 146, key_node.h 207, key_chain.h 338,
-//   leaf.h 120, directory_lookup.h 212, directory.h 340, state.h 259, lookup.h 457, write.h 544,
-//   recovery.h 599. Optional: key_hints.h 258, segment_reserve.h 83, trim.h 350. Of the core
+//   leaf.h 120, directory_lookup.h 207, directory.h 347, state.h 259, lookup.h 454, write.h 543,
+//   recovery.h 597. Optional: key_hints.h 431, segment_reserve.h 83, trim.h 354. Of the core
 //   files, the sections on batches and checks are optional, too. Each class derives from the one
 //   before: map_engine.h -> state.h -> lookup.h -> write.h -> trim.h -> recovery.h -> pskiplist.h.
 // INVARIANTS  (C: after any crash; D: in DRAM)
@@ -59,10 +59,12 @@
 //   state     `unstamped` is stored by an exchange (seq_cst), then the clock is loaded (seq_cst).
 //             The clock is raised (seq_cst), then states are loaded (seq_cst). So if a writer
 //             stamps with the old clock, every reader of the closed version has seen that writer.
-//             For a new key a reader gets to the state by a hint or the leaf (acquire). A reader
-//             that has seen a clock that the writer has not seen must see the key. This rests on
-//             x86-64, where the writer's exchange and the tag's compare-and-swap are full fences.
-//             C++ alone would allow the reader to miss the key.
+//             For a new key a reader gets to the state by a hint or the leaf (acquire). The writer
+//             has stored both before the exchange, and hints that lack the key say so only if it
+//             has no version (key_hints.h, ABSENCE). A reader that has seen a clock that the writer
+//             has not seen must see the key. This rests on x86-64, where the writer's exchange and
+//             the tag's compare-and-swap are full fences. C++ alone would allow the reader to miss
+//             the key.
 //   unstamped, stored  carry the number of the write. A thread that has loaded one, and stamps or
 //             returns by it, does so for that write or not at all.
 //   entry     value, then stamp; slot: key, more, value, stamp: one line, a crash keeps a prefix.

@@ -1,7 +1,8 @@
 // Recovery: what an open reads and repairs, the checksums that a close writes, and the checks:
 // enumeration of the map's blocks, verification of invariants, statistics. No mutation is in flight
 // meanwhile. Responsible for what pskiplist.I1, pskiplist.I7 and pskiplist.I8 say after a crash.
-// Verifies pskiplist.I1, pskiplist.I2, pskiplist.I8, pskiplist.N3, pskiplist.D4 and pskiplist.H1.
+// Verifies pskiplist.I1, pskiplist.I2, pskiplist.I8, pskiplist.N3, pskiplist.D4, pskiplist.H1 and
+// pskiplist.H4.
 #pragma once
 
 #include <algorithm>
@@ -447,10 +448,11 @@ class Recovery : public Trim<T> {
     if (!deep) return;
     if (Codec::kBytes && !check_record(node.key, true).ok()) return bad("has a damaged name");
     const Probe probe = Codec::probe(key_of(word, number));
-    const std::uint32_t hint = directory_.find_hinted(probe);
+    const Hint hint = directory_.find_hinted(probe);
     if (directory_.find_listed(probe) != number) bad("is not found", "pskiplist.I2");
-    if (hint != 0 && hint != number) bad("is found elsewhere by a hint", "pskiplist.H1");
-    hinted += hint == number ? 1 : 0;
+    if (hint.node != 0 && hint.node != number) bad("is found elsewhere by a hint", "pskiplist.H1");
+    if (hint.absent) bad("is absent by the hints", "pskiplist.H4");
+    hinted += hint.node == number ? 1 : 0;
     if (report.whole_entries != nullptr && last.present())
       deliver_entry(number, word, last, report);
   }

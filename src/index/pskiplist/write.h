@@ -304,9 +304,7 @@ class Write : public Lookup<T> {
     MutationGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
     Fresh fresh;
-    std::uint32_t number = !adds(kMode)            ? directory_.find(probe)
-                           : kMode == Mode::insert ? directory_.find_likely_new(probe)
-                                                   : directory_.find_maybe_new(probe);
+    std::uint32_t number = adds(kMode) ? directory_.find_maybe_new(probe) : directory_.find(probe);
     // A guess: so records are made, and their fence is over, before the node is held.
     if (record_values_ && number != 0 && kMode != Mode::put) {
       if (latest(nodes_[number]).present() == (kMode == Mode::insert)) {
@@ -326,7 +324,8 @@ class Write : public Lookup<T> {
           done = write_held<kMode>(number, probe, held, value, expected, fresh);
           break;
         }
-        number = directory_.find(probe);  // dead: it is about to leave
+        // Dead: it is about to leave its leaf. The hints say sooner that it has gone.
+        number = directory_.find_listed(probe);
         continue;
       }
       if (!adds(kMode)) {
