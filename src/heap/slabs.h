@@ -161,11 +161,12 @@ class Slabs : public Extents<P> {
   using typename Base::Bin, typename Base::Bits, typename Base::Cache, typename Base::ClassList,
       typename Base::Extent, typename Base::List;
 
-  [[gnu::noinline]] Cache* this_cache() {
-    auto& slot = caches_[P::thread_slot()];
-    Cache* cache = slot.load(std::memory_order_acquire);
-    if (cache != nullptr) [[likely]]
-      return cache;
+  // Returns nullptr if DRAM is short.
+  [[gnu::always_inline]] Cache* this_cache() {
+    Cache* cache = caches_[P::thread_slot()].load(std::memory_order_acquire);
+    return cache != nullptr ? cache : make_cache();
+  }
+  [[gnu::noinline]] Cache* make_cache() {
     Cache* fresh = new (std::nothrow) Cache;
     if (fresh == nullptr) return nullptr;
     const std::uint32_t least = P::thread_slot() + 1;
@@ -173,7 +174,7 @@ class Slabs : public Extents<P> {
     while (made < least &&
            !caches_made_.compare_exchange_strong(made, least, std::memory_order_acq_rel)) {
     }
-    slot.store(fresh, std::memory_order_release);  // the slot is this thread's own
+    caches_[least - 1].store(fresh, std::memory_order_release);  // the slot is this thread's own
     return fresh;
   }
   // The cache is latched. Returns nullptr if DRAM is short.

@@ -86,8 +86,9 @@ class State {
   void set_host(HeapHost& host) { host_ = &host; }
 
   [[gnu::always_inline]] bool contains(std::uint64_t offset, std::size_t n) const {
-    const std::uint64_t end = data_end();
-    return offset >= geometry_.data_offset && offset < end && n <= end - offset;
+    const std::uint64_t bytes = extent_count() << extent_shift_;
+    const std::uint64_t place = offset - geometry_.data_offset;
+    return place < bytes && n <= bytes - place;
   }
   template <class T>
   T* at(std::uint64_t offset) const {

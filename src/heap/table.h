@@ -129,19 +129,14 @@ class Table : public State<P> {
     return use_of(extent_of(offset)).kind == BlockKind::plain;
   }
   // 0 if no extent lies there.
-  [[gnu::noinline]] std::size_t block_bytes(std::uint64_t offset) const {
+  [[gnu::always_inline]] std::size_t block_bytes(std::uint64_t offset) const {
     if (!this->contains(offset, 16)) return 0;
     const std::uint64_t number = extent_of(offset);
-    if (!is_read(number)) [[unlikely]] {  // asked once: it may become read meanwhile
-      ExtentWord word;
-      if (!read_word(number, word).ok()) return 0;
-      if (word.state == ExtentState::run) return std::size_t{word.run} << extent_shift_;
-      return word.state == ExtentState::slab ? kClassSizes[word.size_class] : 0;
-    }
+    if (!is_read(number)) [[unlikely]]  // asked once: it may become read meanwhile
+      return block_bytes_unread(number);
     const Extent& extent = extents_[number];
-    if (extent.state == ExtentState::run) {
+    if (extent.state == ExtentState::run) [[unlikely]]
       return static_cast<std::size_t>(extent.count()) << extent_shift_;
-    }
     return kClassSizes[extent.size_class];
   }
 
@@ -240,6 +235,12 @@ class Table : public State<P> {
   }
 
  private:
+  [[gnu::noinline]] std::size_t block_bytes_unread(std::uint64_t number) const {
+    ExtentWord word;
+    if (!read_word(number, word).ok()) return 0;
+    if (word.state == ExtentState::run) return std::size_t{word.run} << extent_shift_;
+    return word.state == ExtentState::slab ? kClassSizes[word.size_class] : 0;
+  }
   // The slab or run at or below an extent, and the end of the extents that it covers. If there is
   // none: both are where the search has ended.
   struct Cover {

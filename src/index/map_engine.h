@@ -4,6 +4,8 @@
 //   remove(key, expected)        an erase; null: whatever the value is
 // and for reads, which it calls with the guard:
 //   find(key, visit)             a read
+//   find_at_once(key, value)     its common case, in few instructions; an engine may lack it.
+//                                Failed: find() decides
 //   Group, fetch(keys, group)    up to kGroup lookups of a read_many: finds the keys and prefetches
 //                                what find_fetched() reads, in steps of one cache miss each, so
 //                                that the misses of a group overlap
@@ -119,19 +121,25 @@ class MapEngine : public Interface, public EngineInstance {
   }
   Expected<bool> read(const detail::Key& key, Visit visit) final {
     EpochGuard<P> guard(context_.epochs);
-    if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
-    return engine().find(key, visit);
+    if (guard.ok()) [[likely]] {
+      detail::Value value;
+      const Got got = at_once(key, value);
+      if (got == Got::present && !context_.platform.poisoned()) [[likely]]
+        return deliver(value, visit);
+      if (got == Got::absent) return absent();
+    }
+    return find_slowly(guard, key, visit);
   }
   Got get_word(std::uint64_t key, std::uint64_t& value) final {
     if constexpr (Codec::kBytes) return Got::failed;  // its keys are no integers
     EpochGuard<P> guard(context_.epochs);
     if (!guard.ok()) [[unlikely]]
       return Got::failed;
-    if constexpr (requires { engine().find_at_once(key, value); }) {
-      const Got got = engine().find_at_once(key, value);
-      if (got != Got::failed) [[likely]]
-        return context_.platform.poisoned() ? Got::failed : got;
-    }
+    detail::Value found;
+    const Got got = at_once({.word = key}, found);
+    value = found.word;
+    if (got != Got::failed) [[likely]]
+      return context_.platform.poisoned() ? Got::failed : got;
     return find_word(key, value);
   }
   Expected<std::uint64_t> read_many(
@@ -341,6 +349,20 @@ class MapEngine : public Interface, public EngineInstance {
   }
   Engine& engine() noexcept { return static_cast<Engine&>(*this); }
 
+  // The common case of find(), in few instructions, if the engine has such a one. Failed: the
+  // caller looks again.
+  [[gnu::always_inline]] Got at_once(const detail::Key& key, detail::Value& value) {
+    if constexpr (requires { engine().find_at_once(key, value); }) {
+      return engine().find_at_once(key, value);
+    } else {
+      return Got::failed;
+    }
+  }
+  [[gnu::noinline]] Expected<bool> find_slowly(const EpochGuard<P>& guard, const detail::Key& key,
+                                               Visit visit) {
+    if (Status s = begin_read(guard); !s.ok()) return fail(std::move(s));
+    return engine().find(key, visit);
+  }
   // The callback is known here, so the lookup is compiled with it.
   Got find_word(std::uint64_t key, std::uint64_t& value) {
     const auto visit = [&](const detail::Value& visited) { value = visited.word; };

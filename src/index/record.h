@@ -17,6 +17,7 @@
 #include "perdure/index.h"
 #include "platform/platform.h"
 #include "util/crc32c.h"
+#include "util/same_bytes.h"
 
 namespace perdure {
 
@@ -42,9 +43,17 @@ class RecordView {
   static std::size_t bytes_needed(std::string_view key, const detail::Value& value) noexcept {
     return key_end(key.size()) + (value.word_size == 0 ? value.bytes.size() : 0);
   }
+  // Where the value of a record begins, in bytes.
+  static std::size_t key_end(std::size_t key_bytes) noexcept {
+    return sizeof(RecordPrefix) + (key_bytes + 7) / 8 * 8;
+  }
 
   std::size_t key_size() const noexcept { return (state_ >> 32) & 0xFFFF; }
   std::uint32_t word_size() const noexcept { return (state_ >> 48) & 15; }
+  bool has_key(std::string_view other) const noexcept {
+    return key_size() == other.size() &&
+           same_bytes(bytes_ + sizeof(RecordPrefix), other.data(), other.size());
+  }
   std::string_view key() const noexcept { return {bytes_ + sizeof(RecordPrefix), key_size()}; }
   detail::Value value() const noexcept {
     if (word_size() != 0) return {.word = value_, .word_size = word_size()};
@@ -54,9 +63,10 @@ class RecordView {
     return key_end(key_size()) + (word_size() == 0 ? value_ : 0);
   }
   // True if the record is live and its lengths fit a block of n bytes.
-  bool plausible(std::size_t n) const noexcept {
-    return (state_ & kLive) != 0 && word_size() <= 8 && key_end(key_size()) <= n &&
-           (word_size() != 0 || value_ <= n - key_end(key_size()));
+  [[gnu::always_inline]] bool plausible(std::size_t n) const noexcept {
+    const std::size_t end = key_end(key_size());
+    if ((state_ & kLive) == 0 || end > n) return false;
+    return word_size() == 0 ? value_ <= n - end : word_size() <= 8;
   }
   bool intact() const noexcept {
     return static_cast<std::uint32_t>(state_) ==
@@ -80,9 +90,6 @@ class RecordView {
   }
 
  private:
-  static std::size_t key_end(std::size_t key_bytes) noexcept {
-    return sizeof(RecordPrefix) + (key_bytes + 7) / 8 * 8;
-  }
   static std::uint32_t checksum(std::string_view key, std::uint64_t shape, std::uint64_t value,
                                 std::string_view bytes) noexcept {
     const bool word = ((shape >> 16) & 15) != 0;

@@ -49,6 +49,23 @@ class Records {
     return record.plausible(room);
   }
 
+  // read() of a record that may have another key: then absent. Failed: the lengths do not fit.
+  [[gnu::always_inline]] detail::Index::Got read_of(std::string_view key, std::uint64_t offset,
+                                                    detail::Value& value) const noexcept {
+    using Got = detail::Index::Got;
+    // The value may lie in the next line: both are fetched at once.
+    const RecordPrefix* const prefix = at(offset);
+    __builtin_prefetch(reinterpret_cast<const char*>(prefix) + kLine);
+    const std::size_t room = heap_.block_bytes(offset);
+    // A damaged offset may lie inside the last block.
+    if (room < RecordView::key_end(key.size()) || !heap_.contains(offset, room)) [[unlikely]]
+      return Got::failed;
+    const auto record = RecordView::read(platform_, prefix);
+    if (!record.has_key(key)) return Got::absent;
+    value = record.value();
+    return record.plausible(room) ? Got::present : Got::failed;
+  }
+
   // ok if the offset can name a record. `deep`: also that it has a block of its own and is intact.
   template <class CrcSite>
   Status check(std::uint64_t offset, bool deep, CrcSite crc) const noexcept {

@@ -27,7 +27,8 @@ struct Peek {
   // Fills a slot; the stripes are what the caller has left there.
   template <class M>
   static void fill(M& map, std::uint32_t number, std::uint32_t slot, const Probe& probe) {
-    (void)map.fill_slot(map.table_[number], slot, probe, {.word = 1, .word_size = 8});
+    std::uint64_t none = 0;
+    (void)map.fill_slot(map.table_[number], slot, probe, {.word = 1, .word_size = 8}, none);
   }
   template <class M>
   static void split(M& map, std::uint32_t number, const Probe& probe) {

@@ -86,13 +86,13 @@ class Lookup : public State<T> {
   // The common case of find(), in few instructions: an integer with a word, nothing of its stripe
   // in flight, no dead item of its tag, and the walk of the open is over (clevel.I7). `failed`: the
   // caller looks again.
-  [[gnu::always_inline]] Got find_at_once(std::uint64_t key, std::uint64_t& value) const
+  [[gnu::always_inline]] Got find_at_once(const detail::Key& key, detail::Value& value) const
     requires(!kBytesKeys)
   {
     if (!verified() || bytes_values_ || context_.after_kill != nullptr) [[unlikely]]
       return Got::failed;
     const P& platform = context_.platform;
-    const Probe probe = probe_of(detail::Key{.word = key});
+    const Probe probe = probe_of(key);
     const std::uint16_t tag = probe.tag();
     const LevelList& list = levels();
     const Bucket* buckets[2 * kMaxLevels];
@@ -111,8 +111,8 @@ class Lookup : public State<T> {
         if (word >> kOffsetBits != tag || !plausible(word) || !is_live(platform.load(item->state)))
             [[unlikely]]
           return Got::failed;
-        if (word_key(item) != key) continue;
-        value = platform.load(item->value);
+        if (word_key(item) != key.word) continue;
+        value = {.word = platform.load(item->value), .word_size = 8};
         return stripe_of(probe).in_flight(0) ? Got::failed : Got::present;
       }
     }

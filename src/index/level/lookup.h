@@ -42,15 +42,15 @@ class Lookup : public State<T> {
     prefetch_all<false>(*current(), probe);
     return read_probe(probe, visit);
   }
-  // The common case of find(), in few instructions: an integer with a word, two levels, and no
-  // bucket that changes. `failed`: the caller looks again.
-  [[gnu::always_inline]] Got find_at_once(std::uint64_t key, std::uint64_t& value) const
-    requires(!Codec::kBytes && !Form::kArrays)
+  // The common case of find(), in few instructions: a byte string, or an integer with a word; two
+  // levels, and no bucket that changes. `failed`: the caller looks again.
+  [[gnu::always_inline]] Got find_at_once(const detail::Key& key, detail::Value& value) const
+    requires(!Form::kArrays)
   {
     const View<T>& view = *current();
-    if (view.levels != 2 || has_records()) [[unlikely]]
+    if (view.levels != 2 || (!Codec::kBytes && has_records())) [[unlikely]]
       return Got::failed;
-    const Probe probe = place(key, seeds_);
+    const Probe probe = Codec::probe(key, seeds_);
     const std::uint32_t near = view.upwards.load(std::memory_order_relaxed);
     const typename View<T>::Seat* const seats[2] = {&view.seats[near], &view.seats[near ^ 1]};
 #pragma GCC unroll 4
@@ -74,8 +74,14 @@ class Lookup : public State<T> {
       for (std::uint32_t m = Meta<P>::match(prints, probe.print); m != 0; m &= m - 1) {
         const auto& slot = *reinterpret_cast<const layout::Slot*>(
             reinterpret_cast<const std::byte*>(lines) + kSlotsAt[__builtin_ctz(m)]);
-        if (context_.platform.load(slot.key) != key) continue;
-        value = context_.platform.load(slot.value);
+        if (context_.platform.load(slot.key) != probe.word) continue;
+        value = {.word = context_.platform.load(slot.value), .word_size = 8};
+        if constexpr (Codec::kBytes) {
+          const Got got = records_.read_of(key.bytes, value.word, value);
+          if (got == Got::absent) continue;
+          if (got == Got::failed) [[unlikely]]
+            return got;
+        }
         const bool same = metas[i]->version.load(std::memory_order_acquire) == versions[i];
         return same ? Got::present : Got::failed;
       }
@@ -254,7 +260,6 @@ class Lookup : public State<T> {
   // seen there (level.I5). After kRetries failures it acquires the locks of all candidates. Returns
   // false if the key is absent.
   [[gnu::always_inline]] bool lock_item(const Probe& probe, Locks<T>& locks, Place<T>& place) {
-    prefetch_all<false>(*current(), probe);
     for (unsigned tries = 0; tries < kRetries; ++tries) {
       if (tries != 0) P::pause(tries);
       const Looked looked =
@@ -401,7 +406,7 @@ class Lookup : public State<T> {
       // A damaged length must not lead beyond the file. value_of() checks that it fits the block.
       return record.key_size() == probe.bytes.size() &&
              context_.heap.contains(offset, sizeof(RecordPrefix) + record.key_size()) &&
-             record.key() == probe.bytes;
+             record.has_key(probe.bytes);
     }
     return true;
   }

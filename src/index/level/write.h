@@ -98,6 +98,7 @@ class Write : public Movement<T> {
     MutationGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
     const Probe probe = Codec::probe(key, seeds_);
+    this->template prefetch_all<false>(*current(), probe);
     Locks<T> locks;
     Place<T> place;
     const bool found = lock_item(probe, locks, place);
@@ -335,6 +336,9 @@ class Write : public Movement<T> {
                                                    std::uint64_t& no_room) {
     MutationGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, true); !s.ok()) return fail(std::move(s));
+    if (kMode != Mode::insert || has_records()) {
+      this->template prefetch_all<false>(*current(), probe);
+    }
     Fresh fresh;
     Made made =
         has_records() && expects_record(kMode, probe, value) ? Made::wants_record : Made::again;
@@ -410,8 +414,10 @@ class Write : public Movement<T> {
   }
 
   // Guesses before any lock is taken whether the operation needs a record, so that no lock is held
-  // while the record's fence is waited for.
+  // while the record's fence is waited for. A put of bytes always needs one: the misses of its
+  // buckets overlap with the making of the record.
   bool expects_record(Mode mode, const Probe& probe, const detail::Value& value) const {
+    if (mode == Mode::put && !in_place(value, value)) return true;
     Item<T> item;
     detail::Value before;
     bool readable = false;

@@ -73,19 +73,23 @@ class Caches : public Nodes<P, Leaves, Fanout> {
     const auto word = [&](std::uint32_t i) {
       return cache->words[i].load(std::memory_order_relaxed);
     };
+    std::uint64_t wanted = probe.word;
+    if constexpr (kBytes) {
+      if (cache->prefix != nullptr) wanted = word_behind(cache->prefix->view(), probe);
+    }
     std::uint32_t base = 0;
     for (std::uint32_t n = count; n > 1;) {  // branch-free lower bound
       const std::uint32_t half = n / 2;
-      base += word(base + half - 1) < probe.word ? half : 0;
+      base += word(base + half - 1) < wanted ? half : 0;
       n -= half;
     }
     if constexpr (kBytes) {
       // Where words are equal, the separators decide: binary search over the run of equal words.
       std::uint32_t end = base;
-      if (word(base) == probe.word) {
+      if (word(base) == wanted) {
         for (std::uint32_t n = count - 1 - base; n > 0;) {
           const std::uint32_t half = (n + 1) / 2;
-          end += word(end + half - 1) == probe.word ? half : 0;
+          end += word(end + half - 1) == wanted ? half : 0;
           n -= half;
         }
       }
@@ -223,6 +227,9 @@ class Caches : public Nodes<P, Leaves, Fanout> {
     // Nodes may be added meanwhile. Those behind the last entry are found by walking right.
     Cache* cache = make_cache((part.nodes + part.nodes / 8) / stride + 8);
     if (cache == nullptr) return;
+    if constexpr (kBytes) {
+      cache->prefix = common_to_nodes(part, part.cache.load(std::memory_order_relaxed));
+    }
     copying = {.cache = cache, .stride = stride};
     cache_bytes_.fetch_add(cache->bytes, std::memory_order_relaxed);
     part.changes = 0;
@@ -243,10 +250,8 @@ class Caches : public Nodes<P, Leaves, Fanout> {
       set_separator(cache, count, nodes_[fresh]);
     }
     cache.nodes[count].store(fresh, std::memory_order_relaxed);
-    cache.words[count].store(nodes_[fresh].max.load(std::memory_order_relaxed),
-                             std::memory_order_relaxed);
-    cache.words[count - 1].store(node.max.load(std::memory_order_relaxed),
-                                 std::memory_order_release);
+    cache.words[count].store(max_word(cache, nodes_[fresh]), std::memory_order_relaxed);
+    cache.words[count - 1].store(max_word(cache, node), std::memory_order_release);
     cache.count.store(count + 1, std::memory_order_release);
     return true;
   }
@@ -313,7 +318,7 @@ class Caches : public Nodes<P, Leaves, Fanout> {
     const std::uint32_t group = copying.copied / copying.stride;
     const bool begins = copying.copied % copying.stride == 0;
     if (begins) cache.nodes[group].store(number, std::memory_order_relaxed);
-    cache.words[group].store(node.max.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    cache.words[group].store(max_word(cache, node), std::memory_order_relaxed);
     if constexpr (kBytes) {
       if (!begins) release(cache.separators[group].load(std::memory_order_relaxed));
       set_separator(cache, group, node);
@@ -321,6 +326,40 @@ class Caches : public Nodes<P, Leaves, Fanout> {
     cache.count.store(group + 1, std::memory_order_relaxed);
     copying.previous = number;
     ++copying.copied;
+  }
+  // Byte strings: what most separators of the partition's nodes begin with; null: nothing of use. A
+  // key that does not begin so lies before those that do, or behind. `before`: the last cache, so
+  // that this does not go through all nodes; null: nothing else runs.
+  Separator<P>* common_to_nodes(const Part& part, const Cache* before) const {
+    const Separator<P>* first = nodes_[part.head].max_separator.load(std::memory_order_relaxed);
+    const Separator<P>* last = nullptr;
+    const auto take = [&last](const Separator<P>* s) { last = s != nullptr ? s : last; };
+    if (before != nullptr) {
+      const std::uint32_t count = before->count.load(std::memory_order_relaxed);
+      for (std::uint32_t i = count - std::min(count, 2U); i < count; ++i) {
+        take(before->separators[i].load(std::memory_order_relaxed));
+      }
+    } else {
+      for (std::uint32_t n = part.head; n != 0;
+           n = nodes_[n].next.load(std::memory_order_relaxed)) {
+        take(nodes_[n].max_separator.load(std::memory_order_relaxed));
+      }
+    }
+    if (first == nullptr || last == nullptr) return nullptr;
+    const std::size_t size = common_prefix(first->view(), last->view());
+    if (size < this->kLeastPrefix) return nullptr;
+    return Separator<P>::make(first->view().substr(0, size), 0);
+  }
+  // The word of a node's maximum in the cache.
+  static std::uint64_t max_word(const Cache& cache, const Node& node) {
+    if constexpr (kBytes) {
+      const Separator<P>* s = node.max_separator.load(std::memory_order_relaxed);
+      if (cache.prefix != nullptr) {
+        return s != nullptr ? word_behind(cache.prefix->view(), probe_of(s->view()))
+                            : ~std::uint64_t{0};
+      }
+    }
+    return node.max.load(std::memory_order_relaxed);
   }
   static void set_separator(Cache& cache, std::uint32_t group, const Node& node) {
     Separator<P>* separator = node.max_separator.load(std::memory_order_relaxed);
@@ -389,6 +428,7 @@ class Caches : public Nodes<P, Leaves, Fanout> {
       for (std::uint32_t i = 0; i < count; ++i) {
         release(cache->separators[i].load(std::memory_order_relaxed));
       }
+      std::free(static_cast<void*>(cache->prefix));  // only lookups by this cache have read it
     }
     cache_bytes_.fetch_sub(cache->bytes, std::memory_order_relaxed);
     std::free(static_cast<void*>(cache));

@@ -87,9 +87,10 @@ class Nodes {
   };
   struct Cache {
     Atomic<std::uint32_t> count{0};
-    Atomic<std::uint64_t>* words;       // max of the group's last node when it was copied
+    Atomic<std::uint64_t>* words;       // of the group's last node: its max when it was copied
     Atomic<Separator<P>*>* separators;  // byte strings only
     Atomic<std::uint32_t>* nodes;       // where to start for words[i]
+    Separator<P>* prefix = nullptr;     // the words are those of what follows it; null: empty
     std::uint64_t bytes;
     std::uint32_t capacity;
   };
@@ -170,7 +171,11 @@ class Nodes {
       const std::uint32_t count = node.count.load(std::memory_order_acquire);
       std::uint32_t end = position;
       while (end < count && node.keys[end].load(std::memory_order_acquire) == word) ++end;
-      while (position < end) {
+      for (bool fetched = false; position < end;) {
+        if (!fetched && end - position <= kFetched) {
+          fetch_bounds(node, position, end);
+          fetched = true;
+        }
         const std::uint32_t middle = (position + end) / 2;
         const Desc& desc = leaves_[node.leaves[middle].load(std::memory_order_acquire)];
         if (desc.above(probe)) {
@@ -181,6 +186,23 @@ class Nodes {
       }
     }
     return position;
+  }
+
+  // Prefetches what above() of these leaves reads, in steps of one cache miss each.
+  void fetch_bounds(const Node& node, std::uint32_t begin, std::uint32_t end) const
+    requires(kBytes)
+  {
+    const auto desc = [&](std::uint32_t i) -> const Desc& {
+      return leaves_[node.leaves[i].load(std::memory_order_acquire)];
+    };
+    for (std::uint32_t i = begin; i < end; ++i) {
+      __builtin_prefetch(&desc(i).bound);
+      __builtin_prefetch(&desc(i).separators);
+    }
+    for (std::uint32_t i = begin; i < end; ++i) {
+      const Separator<P>* s = desc(i).separators.bound.load(std::memory_order_acquire);
+      if (s != nullptr) s->prefetch();
+    }
   }
 
   // --- changes: the partition's latch is held, unless nothing else runs ---
@@ -220,6 +242,7 @@ class Nodes {
   // no prefix. Meanwhile lookups begin at the node's first leaf. A short prefix is none: the words
   // still tell the keys apart, and a lookup saves the comparison.
   static constexpr std::size_t kLeastPrefix = 4;
+  static constexpr std::uint32_t kFetched = 8;  // leaves of one word
   [[gnu::noinline]] void choose_prefix(Node& node) {
     const Separator<P>* behind[kFanout];  // loaded once: unlinks lower them
     const std::uint32_t count = node.count.load(std::memory_order_relaxed);

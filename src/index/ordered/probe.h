@@ -36,6 +36,10 @@ struct Separator {
   std::uint64_t record = 0;  // the persistent copy, owned by the leaf whose bound this is; or 0
   char* bytes() noexcept { return reinterpret_cast<char*>(this + 1); }
   std::string_view view() const noexcept { return {reinterpret_cast<const char*>(this + 1), size}; }
+  void prefetch() const noexcept {
+    __builtin_prefetch(this);
+    __builtin_prefetch(reinterpret_cast<const char*>(this) + 64);
+  }
   static Separator* make(std::string_view key, std::uint64_t record) noexcept {
     void* memory = std::malloc(sizeof(Separator) + key.size());
     if (memory == nullptr) return nullptr;
@@ -120,6 +124,18 @@ struct BytesCodec {
   }
 };
 
+// Byte strings: prefetches the separators that lies_below() and lies_above() will compare, so that
+// their misses overlap.
+template <class Leaf>
+[[gnu::always_inline]] inline void fetch_separators(const Leaf& leaf, const Probe& probe) noexcept {
+  const auto fetch = [&](const auto& word, const auto& separator) {
+    if (word.load(std::memory_order_acquire) != probe.word) return;
+    const auto* s = separator.load(std::memory_order_acquire);
+    if (s != nullptr) s->prefetch();
+  };
+  fetch(leaf.low, leaf.separators.low);
+  fetch(leaf.bound, leaf.separators.bound);
+}
 // True if the probe lies below, or above, the range of a leaf: low < key <= bound.
 template <bool kBytes, class Leaf>
 [[gnu::always_inline]] inline bool lies_below(const Leaf& leaf, const Probe& probe) noexcept {

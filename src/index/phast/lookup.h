@@ -30,8 +30,8 @@ class Lookup : public State<T> {
  protected:
   using Base::absent, Base::begin_read, Base::context_, Base::damaged_record, Base::deliver,
       Base::inner_, Base::key_of, Base::kGroup, Base::kOrderNumber, Base::leaf_of,
-      Base::prefetch_home, Base::prefetch_leaf, Base::record_at, Base::records, Base::root_,
-      Base::stripe_of, Base::table_, Base::value_of, Base::zero_latch_;
+      Base::prefetch_home, Base::prefetch_leaf, Base::record_at, Base::records, Base::records_,
+      Base::root_, Base::stripe_of, Base::table_, Base::value_of, Base::zero_latch_;
   using typename Base::Codec, typename Base::Desc, typename Base::Entry, typename Base::Got,
       typename Base::Inner, typename Base::Keys, typename Base::Leaf, typename Base::P,
       typename Base::Visit;
@@ -95,34 +95,41 @@ class Lookup : public State<T> {
     return read_from(probe, number, visit);
   }
 
-  // The common case of find(), in few instructions: an integer with a word, in the leaf that the
-  // shortcut or the search names, and nothing of its stripe in flight. `failed`: the caller looks
-  // again.
-  [[gnu::always_inline]] Got find_at_once(std::uint64_t key, std::uint64_t& value) const
-    requires(!kBytes)
-  {
-    if (key == 0 || records()) [[unlikely]]
+  // The common case of find(), in few instructions: a byte string, or an integer with a word, in
+  // the leaf that the shortcut or the search names, and nothing of its stripe in flight. `failed`:
+  // the caller looks again.
+  [[gnu::always_inline]] Got find_at_once(const detail::Key& key, detail::Value& value) const {
+    if (!kBytes && (key.word == 0 || records())) [[unlikely]]
       return Got::failed;
-    const Probe probe = Codec::probe(detail::Key{.word = key});
+    const Probe probe = Codec::probe(key);
     const std::uint32_t number = inner_.locate(probe);
     prefetch_home(number, probe);
     const Desc& desc = table_[number];
     const std::uint64_t version = desc.version.load(std::memory_order_acquire);
     __builtin_prefetch(&desc.search);
-    const bool elsewhere = (version & 1) != 0 || desc.below(probe) || desc.above(probe);
-    if (elsewhere || desc.holder(stripe_of(probe)) != 0) [[unlikely]]  // phast.D5
+    const auto elsewhere = [&] { return desc.below(probe) || desc.above(probe); };
+    const bool gone = (version & 1) != 0 || (!kBytes && elsewhere());
+    if (gone || desc.holder(stripe_of(probe)) != 0) [[unlikely]]  // phast.D5
       return Got::failed;
     const Leaf& leaf = leaf_of(desc);
-    bool found = false;
-    for (std::uint64_t m = desc.matches(probe.fingerprint); m != 0 && !found; m &= m - 1) {
-      found = key_matches(leaf.entries[__builtin_ctzll(m)], probe, value);
+    Got got = Got::absent;
+    for (std::uint64_t m = desc.matches(probe.fingerprint); m != 0 && got == Got::absent;
+         m &= m - 1) {
+      got = value_at_once(leaf.entries[__builtin_ctzll(m)], probe, value);
+    }
+    // A visible key lies in its leaf. So only an absence needs the range: in byte strings, two
+    // separators, each a miss.
+    if constexpr (kBytes) {
+      if (got == Got::absent) ordered::fetch_separators(desc, probe);
+      if (got == Got::absent && elsewhere()) [[unlikely]]
+        return Got::failed;
     }
     // phast.I4: loaded after the value.
     if (desc.holder(stripe_of(probe)) != 0 ||
         desc.version.load(std::memory_order_acquire) != version) [[unlikely]] {
       return Got::failed;
     }
-    return found ? Got::present : Got::absent;
+    return got;
   }
   struct Group {
     Probe probes[kGroup];
@@ -186,6 +193,7 @@ class Lookup : public State<T> {
       const Desc& desc = table_[number];
       const std::uint64_t version = desc.version.load(std::memory_order_acquire);
       __builtin_prefetch(&desc.search);
+      if constexpr (kBytes) ordered::fetch_separators(desc, probe);
       if ((version & 1) != 0 || desc.below(probe)) [[unlikely]] {
         // The leaf is unlinked, or lies right of the key (ordered.N3). The partition's first leaf
         // is always left of the key.
@@ -301,6 +309,18 @@ class Lookup : public State<T> {
  private:
   // --- find ---
 
+  // The value of the entry, if its key is the probe's.
+  [[gnu::always_inline]] Got value_at_once(const Entry& entry, const Probe& probe,
+                                           detail::Value& value) const {
+    if constexpr (kBytes) {
+      const std::uint64_t word = context_.platform.load(entry.value);  // commit word
+      if (word == 0 || context_.platform.load(entry.key) != probe.word) return Got::absent;
+      return records_.read_of(probe.bytes, word & kOffsetMask, value);
+    } else {
+      value.word_size = 8;
+      return key_matches(entry, probe, value.word) ? Got::present : Got::absent;
+    }
+  }
   // Whether the entry's key is the probe's. `value` is the entry's second word. It is loaded after
   // the first word for integers, before the record for byte strings.
   [[gnu::always_inline]] bool key_matches(const Entry& entry, const Probe& probe,
@@ -308,6 +328,7 @@ class Lookup : public State<T> {
     if constexpr (kBytes) {
       value = context_.platform.load(entry.value);  // commit word
       if (value == 0 || context_.platform.load(entry.key) != probe.word) return false;
+      if (!context_.heap.contains(value & kOffsetMask, sizeof(RecordPrefix))) return false;
       // The place of the value is known only once the record has arrived: prefetch both at once.
       __builtin_prefetch(reinterpret_cast<const char*>(record_at(value)) + sizeof(RecordPrefix) +
                          probe.bytes.size());
@@ -317,7 +338,7 @@ class Lookup : public State<T> {
       return record.key_size() == probe.bytes.size() &&
              context_.heap.contains(value & kOffsetMask,
                                     sizeof(RecordPrefix) + record.key_size()) &&
-             record.key() == probe.bytes;
+             record.has_key(probe.bytes);
     } else {
       if (context_.platform.load(entry.key) != probe.word) return false;
       value = context_.platform.load(entry.value);

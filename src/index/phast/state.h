@@ -103,9 +103,10 @@ class State : public MapEngine<T, layout::Root, PhastMap<T>, detail::OrderedInde
   }
   // Returns the key of the record that a commit word names; empty if it would end outside the file.
   [[gnu::noinline]] std::string_view key_of(std::uint64_t word) const {
+    const std::uint64_t offset = word & kOffsetMask;
+    if (!context_.heap.contains(offset, sizeof(RecordPrefix))) return {};
     const std::string_view key = RecordView::read(context_.platform, record_at(word)).key();
-    const bool inside =
-        context_.heap.contains(word & kOffsetMask, sizeof(RecordPrefix) + key.size());
+    const bool inside = context_.heap.contains(offset, sizeof(RecordPrefix) + key.size());
     return inside ? key : std::string_view();
   }
   Probe probe_of(const Entry& entry) const {

@@ -49,7 +49,7 @@ class Write : public Structure<T> {
       if (probe.word == 0) return erase_zero(expected);
     }
     const unsigned stripe = stripe_of(probe);
-    const std::uint32_t number = latch_leaf<false, true>(probe).number;
+    const std::uint32_t number = latch_leaf<false, true>(probe, locate(probe)).number;
     Desc& desc = table_[number];
     if (context_.platform.poisoned()) [[unlikely]] {
       desc.search.stripes.release(stripe);
@@ -110,12 +110,12 @@ class Write : public Structure<T> {
     return with_room([&] { return write_once<kMode>(key, value, expected); });
   }
 
-  // Inserts into a claimed slot.
+  // Inserts into a claimed slot. `made`: see stored_value().
   [[gnu::always_inline]] Status fill_slot(Desc& desc, std::uint32_t slot, const Probe& probe,
-                                          const detail::Value& value) {
+                                          const detail::Value& value, std::uint64_t& made) {
     P& platform = context_.platform;
     check_claim(desc, slot, probe);
-    auto word = stored_value(probe, value);
+    auto word = stored_value(probe, value, made);
     if (!word) return std::move(word.error());
     Entry& entry = leaf_of(desc).entries[slot];
     if constexpr (kBytes) {
@@ -321,11 +321,10 @@ class Write : public Structure<T> {
   // The CAS waits for the previous operation's write-back, and all that follows waits for the CAS.
   // Hence the miss of the entry that will be written begins before the CAS. `kPresent`: the key is
   // likely to be there, so the miss is that of its own entry.
+  // The search starts at leaf `number`.
   template <bool kClaims, bool kPresent>
-  [[gnu::always_inline]] Latched latch_leaf(const Probe& probe) {
+  [[gnu::always_inline]] Latched latch_leaf(const Probe& probe, std::uint32_t number) {
     const unsigned stripe = stripe_of(probe);
-    std::uint32_t number = inner_.locate(probe);
-    prefetch_home(number, probe);
     for (unsigned spins = 0;;) {
       number = enter(probe, number).number;
       Desc& desc = table_[number];
@@ -352,9 +351,19 @@ class Write : public Structure<T> {
     }
   }
 
-  // Returns the second word of an entry for this value.
+  // The leaf that the search names. Fetches the line of it that has the key, if there was room.
+  [[gnu::always_inline]] std::uint32_t locate(const Probe& probe) const {
+    const std::uint32_t number = inner_.locate(probe);
+    prefetch_home(number, probe);
+    return number;
+  }
+
+  // Returns the second word of an entry for this value. `made`: that word, if its record was made
+  // already; becomes 0, because the caller stores the word.
   [[gnu::always_inline]] Expected<std::uint64_t> stored_value(const Probe& probe,
-                                                              const detail::Value& value) {
+                                                              const detail::Value& value,
+                                                              std::uint64_t& made) {
+    if (made != 0) return std::exchange(made, 0);
     if (!records()) return value.word;
     auto record = records_.make(probe.bytes, value, "phast.record.write"_site);
     if (!record) return record;
@@ -366,7 +375,8 @@ class Write : public Structure<T> {
 
   // Replaces the value of a visible slot.
   [[gnu::always_inline]] Status replace_value(Desc& desc, std::uint32_t slot, std::uint64_t before,
-                                              const Probe& probe, const detail::Value& value) {
+                                              const Probe& probe, const detail::Value& value,
+                                              std::uint64_t& made) {
     P& platform = context_.platform;
     PERDURE_ASSERT(P, "phast.I5", holds(desc, probe.fingerprint));
     std::uint64_t* target = &leaf_of(desc).entries[slot].value;
@@ -378,7 +388,8 @@ class Write : public Structure<T> {
       if (kBytes && size != 0 && size == value.word_size) {
         target = &prefix->value;  // a word of the same size: in place in the record
       } else {
-        auto fresh = stored_value(probe, value);  // durable before the only pointer is replaced
+        auto fresh =
+            stored_value(probe, value, made);  // durable before the only pointer is replaced
         if (!fresh) return std::move(fresh.error());
         word = *fresh;
         replaces_record = true;
@@ -419,11 +430,34 @@ class Write : public Structure<T> {
     if constexpr (!kBytes) {
       if (probe.word == 0) return write_zero(value, kMode, expected);
     }
+    const std::uint32_t number = locate(probe);
+    std::uint64_t made = 0;
+    if (kMode == Mode::put && records() && (!kBytes || value.word_size == 0)) {
+      // Whether the key is there or not, it needs a record. The misses of the leaf overlap with
+      // that, and no stripe is held during the fence.
+      __builtin_prefetch(&table_[number]);
+      __builtin_prefetch(&table_[number].search);
+      auto word = stored_value(probe, value, made);
+      if (!word) return fail(std::move(word.error()));
+      made = *word;
+    }
+    auto done = write_latched<kMode>(number, probe, value, expected, made);
+    if (made != 0) [[unlikely]]
+      context_.heap.discard(made & kOffsetMask);
+    return done;
+  }
+
+  template <Mode kMode>
+  [[gnu::always_inline]] Expected<bool> write_latched(std::uint32_t start, const Probe& probe,
+                                                      const detail::Value& value,
+                                                      const detail::Value* expected,
+                                                      std::uint64_t& made) {
     constexpr bool kClaims = adds(kMode);
     constexpr bool kPresent = kMode != Mode::insert;
     const unsigned stripe = stripe_of(probe);
     for (;;) {
-      const auto [number, claimed] = latch_leaf<kClaims, kPresent>(probe);
+      const auto [number, claimed] = latch_leaf<kClaims, kPresent>(probe, start);
+      start = number;
       Desc& desc = table_[number];
       // What the last holder of the stripe left in a poisoned pool does not count.
       if (context_.platform.poisoned()) [[unlikely]] {
@@ -441,7 +475,7 @@ class Write : public Structure<T> {
           }
         }
         Status s;
-        if (kMode != Mode::insert) s = replace_value(desc, slot, before, probe, value);
+        if (kMode != Mode::insert) s = replace_value(desc, slot, before, probe, value, made);
         desc.search.stripes.release(stripe);
         if (!s.ok()) return fail(std::move(s));
         return kMode == Mode::update;
@@ -451,7 +485,7 @@ class Write : public Structure<T> {
         return absent();
       }
       if (claimed != kNoSlot) {
-        Status s = fill_slot(desc, claimed, probe, value);
+        Status s = fill_slot(desc, claimed, probe, value, made);
         desc.search.stripes.release(stripe);  // after a failure the slot is free again
         if (!s.ok()) return fail(std::move(s));
         return came();
@@ -475,7 +509,8 @@ class Write : public Structure<T> {
       auto same = holds_value(platform.load(root_->zero_value), *expected);
       if (!same || !*same) return same;
     }
-    auto word = stored_value(Probe{}, value);
+    std::uint64_t made = 0;
+    auto word = stored_value(Probe{}, value, made);
     if (!word) return fail(std::move(word.error()));
     const std::uint64_t before = platform.load(root_->zero_value);
     platform.store(root_->zero_value, *word);
