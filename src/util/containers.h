@@ -65,20 +65,26 @@ class Array {
 
   // Returns false, and changes nothing, if memory is short. Amortised O(1).
   [[nodiscard]] bool push_back(T item) noexcept {
-    if (size_ == capacity_) {
-      const std::size_t capacity = std::max<std::size_t>(2 * capacity_, 4);
-      std::unique_ptr<T[]> items(new (std::nothrow) T[capacity]);
-      if (items == nullptr) return false;
-      std::move(begin(), end(), items.get());
-      items_ = std::move(items);
-      capacity_ = capacity;
-    }
+    if (size_ == capacity_ && !reserve(std::max<std::size_t>(2 * capacity_, 4))) return false;
     items_[size_++] = std::move(item);
     return true;
   }
 
+  // Makes room for so many items at once. Returns false if memory is short.
+  [[nodiscard]] bool reserve(std::size_t capacity) noexcept {
+    if (capacity <= capacity_) return true;
+    std::unique_ptr<T[]> items(new (std::nothrow) T[capacity]);
+    if (items == nullptr) return false;
+    std::move(begin(), end(), items.get());
+    items_ = std::move(items);
+    capacity_ = capacity;
+    return true;
+  }
   // Removes the last item and returns it. There must be one.
   T pop_back() noexcept { return std::move(items_[--size_]); }
+
+  // Keeps the room.
+  void clear() noexcept { size_ = 0; }
 
   std::size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }

@@ -47,6 +47,11 @@ struct Peek::Plant {
   static Leaves::LeafT& leaf(Leaves& leaves, std::uint32_t number) {
     return leaves.leaves_[number];
   }
+  // Byte strings: the only leaf of the first partition, which has no bound.
+  template <class Strings>
+  static auto& last_leaf(Strings& map) {
+    return map.directory_.leaves_[map.directory_.inner_.first_leaf(0)];
+  }
   static void lock(Leaves::LeafT& leaf) { EXPECT_TRUE(leaf.try_lock(leaf.version.load())); }
   static void split(Leaves& leaves, std::uint32_t number) { (void)leaves.split(number, 2); }
   static void unlink(Leaves& leaves, std::uint32_t left, std::uint32_t number) {
@@ -274,6 +279,22 @@ TEST_F(PskiplistAssert, LeavesChangeLocked) {
   EXPECT_VIOLATES("pskiplist.D1", arena.give(taken));
 }
 
+TEST(PskiplistStrings, KeysHaveThePrefix) {
+  SimMemory memory(2 << 20);
+  SimPlatform::seed(1);
+  MapSetup setup{.background_thread = false};
+  setup.shape.max_bytes = 256 << 10;
+  PskiplistSubject<BytesCodec> subject(setup);
+  ASSERT_TRUE(subject.create(memory).ok());
+  ASSERT_TRUE(subject.open(memory, 1).ok());
+  EXPECT_TRUE(subject.call({OpKind::upsert, "first", std::string(8, 'v')}));
+  auto& map = static_cast<PSkipList<SimPlatform, BytesCodec, TinyGeometry>&>(subject.versioned());
+  Plant::last_leaf(map).prefix.store(3);
+  EXPECT_VIOLATES("pskiplist.D5", (void)subject.call({OpKind::upsert, "second", "value"}));
+  Plant::last_leaf(map).prefix.store(0);
+  memory.set_mode(SimMode::frozen);
+}
+
 // Four keys fill a leaf; the fifth splits it.
 TEST_F(PskiplistAssert, RangesAdjoin) {
   for (std::uint64_t key = 3; key <= 5; ++key) put(key);
@@ -288,8 +309,6 @@ TEST_F(PskiplistAssert, RangesAdjoin) {
   const std::uint64_t bound = left.bound.exchange(1);
   EXPECT_VIOLATES("pskiplist.D2", Plant::split(directory, first));
   left.bound.store(bound);
-  const Listed keys[] = {{7, 1}, {6, 2}};
-  EXPECT_VIOLATES("pskiplist.D2", (void)directory.build(keys, 2, 1));
   // An unlink of the first leaf; of a leaf whose right neighbour lies elsewhere.
   left.count.store(0);
   EXPECT_VIOLATES("pskiplist.D3", Plant::unlink(directory, second, first));

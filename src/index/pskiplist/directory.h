@@ -9,6 +9,9 @@
 //   pskiplist.D2  A key lies in the leaf whose range it is in: low < key <= bound, in byte strings
 //       by separators. A range is split, or given to the right neighbour; a bound never rises.
 //   pskiplist.D3  The first and the last leaf of a partition stay.
+//   pskiplist.D5  The keys of a leaf of byte strings begin with its prefix, and its words are those
+//       of what follows. A key without the prefix, which can come once the range has become wider,
+//       shortens it first.
 //   pskiplist.D4  A node that a hint names is listed in a leaf: the hint is made after the node was
 //       listed, and goes before the node leaves the leaf.
 // A reader loads the version before and after. If both are equal, it has read one moment between.
@@ -26,22 +29,17 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "index/pskiplist/directory_lookup.h"
+#include "index/engine_report.h"
+#include "index/pskiplist/directory_build.h"
 
 namespace perdure::pskiplist {
 
 struct Peek;
 
-// A key and its node, to build the directory from.
-struct Listed {
-  std::uint64_t word;
-  std::uint32_t node;
-};
-
 template <class T>
-class Directory : public DirectoryLookup<T> {
+class Directory : public DirectoryBuild<T> {
   friend struct Peek;  // of tests, into leaves
-  using Base = DirectoryLookup<T>;
+  using Base = DirectoryBuild<T>;
   using Base::enter, Base::epochs_, Base::hash_of, Base::hints_, Base::inner_, Base::kBytes;
   using Base::leaves_, Base::nodes_, Base::position_of;
   using typename Base::P, typename Base::G;
@@ -77,32 +75,16 @@ class Directory : public DirectoryLookup<T> {
     if (Status s = hints_.reserve(nodes_.capacity()); !s.ok()) return s;
     return inner_.reserve(partitioning, max_leaves);
   }
-  // Builds all of it from keys in order, while nothing else runs.
-  [[gnu::noinline]] Status build(const Listed* keys, std::size_t count, std::size_t threads) {
-    const ordered::Partitioning& partitioning = inner_.partitioning();
-    std::size_t begin = 0;
-    for (std::uint32_t p = 0; p < partitioning.count(); ++p) {
-      const Listed* end =
-          std::upper_bound(keys + begin, keys + count, partitioning.bound(p),
-                           [](std::uint64_t bound, const Listed& key) { return bound < key.word; });
-      const auto n = static_cast<std::size_t>(end - (keys + begin));
-      if (Status s = build_partition(p, keys + begin, n); !s.ok()) return s;
-      begin += n;
-    }
-    hints_.prepare(count);
-    P::parallel(threads, [&](std::size_t t) {
-      const std::size_t from = count * t / threads;
-      name_keys(keys + from, count * (t + 1) / threads - from);
-    });
-    return {};
-  }
-
   // Lists the node under its key. Returns 0, or the node that is listed already. The caller is
-  // pinned, and holds the node. Errors: out_of_memory.
+  // pinned, and holds the node. Errors: out_of_memory; corruption, of a key that would be a bound.
   [[gnu::noinline]] Expected<std::uint32_t> put(const Probe& probe, std::uint32_t node) {
     for (;;) {
       const std::uint32_t number = lock_for(probe);
       LeafT& leaf = leaves_[number];
+      if constexpr (kBytes) {
+        fit_prefix(leaf, probe);
+        PERDURE_ASSERT(P, "pskiplist.D5", leaf.has_prefix(probe.bytes));
+      }
       bool found = false;
       const std::uint32_t position = position_of(leaf, probe, found);
       if (found) {
@@ -120,7 +102,7 @@ class Directory : public DirectoryLookup<T> {
       for (std::uint32_t i = count; i > position; --i) {
         leaf.copy(i, leaf, i - 1, std::memory_order_release);
       }
-      leaf.words[position].store(probe.word, std::memory_order_release);
+      leaf.words[position].store(leaf.word_in(probe), std::memory_order_release);
       leaf.nodes[position].store(node, std::memory_order_release);
       leaf.count.store(count + 1, std::memory_order_release);
       leaf.unlock();
@@ -151,6 +133,9 @@ class Directory : public DirectoryLookup<T> {
   }
 
  private:
+  // Words that agree in so many bytes tell few keys apart.
+  static constexpr std::uint32_t kUseless = 6;
+
   // Whether the hints name the node under the key that it has.
   bool is_hinted(std::uint32_t node) const {
     const auto is_it = [&](std::uint32_t named) { return named == node; };
@@ -167,20 +152,78 @@ class Directory : public DirectoryLookup<T> {
       if (leaves_[number].try_lock(version)) return number;
     }
   }
+  // Byte strings. The leaf is locked, and a key that lies in its range shall be listed. Gives the
+  // leaf a shorter prefix if the key does not have it, because the range has become wider. Gives it
+  // a longer one if the words tell few keys apart.
+  [[gnu::always_inline]] void fit_prefix(LeafT& leaf, const Probe& probe) {
+    if (!leaf.has_prefix(probe.bytes)) [[unlikely]]
+      return shorten_prefix(leaf, probe);
+    const std::uint32_t count = leaf.count.load(std::memory_order_relaxed);
+    if (count < 2) return;
+    const std::uint64_t first = leaf.words[0].load(std::memory_order_relaxed);
+    const std::uint64_t last = leaf.words[count - 1].load(std::memory_order_relaxed);
+    if ((first ^ last) >> 8 * (sizeof(last) - kUseless) == 0) [[unlikely]]
+      lengthen_prefix(leaf, probe);
+  }
+  // Reads no key: it may be damaged.
+  [[gnu::noinline]] void shorten_prefix(LeafT& leaf, const Probe& probe) {
+    const auto* bound = leaf.separators.bound.load(std::memory_order_relaxed);
+    if (bound == nullptr) return;
+    const auto prefix =
+        static_cast<std::uint32_t>(ordered::common_prefix(bound->view(), probe.bytes));
+    const std::uint32_t count = leaf.count.load(std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      leaf.words[i].store(leaf.word_behind(prefix, i), std::memory_order_release);
+    }
+    leaf.prefix.store(prefix, std::memory_order_release);
+  }
+  // Changes nothing if a key does not look as the separators and its neighbours say: it is damaged.
+  [[gnu::noinline]] void lengthen_prefix(LeafT& leaf, const Probe& probe) {
+    const auto* low = leaf.separators.low.load(std::memory_order_acquire);
+    const auto* bound = leaf.separators.bound.load(std::memory_order_relaxed);
+    if (low == nullptr || bound == nullptr) return;
+    // `low` only falls, so the keys of the leaf share no less. But it may be about to fall: the new
+    // key is allowed by its word, and the separator is the old one.
+    const std::size_t prefix = std::min(ordered::common_prefix(bound->view(), low->view()),
+                                        ordered::common_prefix(bound->view(), probe.bytes));
+    if (prefix < leaf.prefix.load(std::memory_order_relaxed) + kUseless) return;
+    const std::uint32_t count = leaf.count.load(std::memory_order_relaxed);
+    const auto node = [&](std::uint32_t i) {
+      return leaf.nodes[i].load(std::memory_order_relaxed);
+    };
+    for (std::uint32_t i = 0; i < count; ++i) __builtin_prefetch(&nodes_[node(i)]);
+    for (std::uint32_t i = 0; i < count; ++i) prefetch_key(node(i));
+    std::uint64_t words[kKeys];
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::string_view key = key_of(node(i));
+      if (!key.starts_with(bound->view().substr(0, prefix))) return;
+      words[i] = ordered::head_word(key.substr(prefix));
+      if (i > 0 && words[i - 1] > words[i]) return;
+    }
+    for (std::uint32_t i = 0; i < count; ++i) {
+      leaf.words[i].store(words[i], std::memory_order_release);
+    }
+    leaf.prefix.store(static_cast<std::uint32_t>(prefix), std::memory_order_release);
+  }
   // Splits a leaf that is full and locked. A key shall lie at `position`. If keys come in order,
   // the left leaf stays full.
   [[gnu::noinline]] Status split(std::uint32_t number, std::uint32_t position) {
     LeafT& leaf = leaves_[number];
     const std::uint32_t keep = position == kKeys ? kKeys - 1 : kKeys / 2;
-    const std::uint64_t middle = leaf.words[keep - 1].load(std::memory_order_relaxed);
+    const std::uint64_t middle = leaf.word_behind(0, keep - 1);
     PERDURE_ASSERT(P, "pskiplist.D1", leaf.locked());
     PERDURE_ASSERT(P, "pskiplist.D2",
                    leaf.low.load(std::memory_order_relaxed) <= middle &&
                        middle <= leaf.bound.load(std::memory_order_relaxed));
     Separator<P>* separator = nullptr;
     if constexpr (kBytes) {
-      separator =
-          Separator<P>::make(key_of(leaf.nodes[keep - 1].load(std::memory_order_relaxed)), 0);
+      const std::uint32_t node = leaf.nodes[keep - 1].load(std::memory_order_relaxed);
+      const std::string_view key = key_of(node);
+      if (!leaf.has_prefix(key) || leaf.word_in(ordered::probe_of(key)) !=
+                                       leaf.words[keep - 1].load(std::memory_order_relaxed)) {
+        return damaged_object("the record", nodes_[node].key);
+      }
+      separator = Separator<P>::make(key, 0);
       if (separator == nullptr) return StatusCode::out_of_memory;
     }
     const std::uint32_t fresh = leaves_.take();
@@ -193,6 +236,7 @@ class Directory : public DirectoryLookup<T> {
       right.copy(i - keep, leaf, i, std::memory_order_relaxed);
     }
     right.count.store(kKeys - keep, std::memory_order_relaxed);
+    right.prefix.store(leaf.prefix.load(std::memory_order_relaxed), std::memory_order_relaxed);
     right.low.store(kBytes ? middle : middle + 1, std::memory_order_relaxed);
     right.bound.store(leaf.bound.load(std::memory_order_relaxed), std::memory_order_relaxed);
     if constexpr (kBytes) {
@@ -276,67 +320,6 @@ class Directory : public DirectoryLookup<T> {
     return true;
   }
 
-  // In steps of one cache miss each; the misses of a group overlap.
-  [[gnu::noinline]] void name_keys(const Listed* keys, std::size_t count) {
-    constexpr std::size_t kGroup = 16;
-    std::uint64_t hashes[kGroup];
-    for (std::size_t begin = 0; begin < count; begin += kGroup) {
-      const std::size_t n = std::min(kGroup, count - begin);
-      const Listed* group = keys + begin;
-      for (std::size_t i = 0; i < n; ++i) __builtin_prefetch(&nodes_[group[i].node]);
-      for (std::size_t i = 0; i < n; ++i) prefetch_key(group[i].node);
-      for (std::size_t i = 0; i < n; ++i) {
-        hashes[i] = hash_of(group[i].node);
-        hints_.prefetch(hashes[i]);
-      }
-      for (std::size_t i = 0; i < n; ++i) hints_.put(hashes[i], group[i].node);
-    }
-  }
-  [[gnu::noinline]] Status build_partition(std::uint32_t partition, const Listed* keys,
-                                           std::size_t count) {
-    constexpr std::uint32_t kFill = kKeys * 3 / 4;
-    const ordered::Partitioning& partitioning = inner_.partitioning();
-    const std::size_t leaves = count == 0 ? 1 : (count + kFill - 1) / kFill;
-    auto* numbers = static_cast<std::uint32_t*>(std::malloc(leaves * sizeof(std::uint32_t)));
-    if (numbers == nullptr) return StatusCode::out_of_memory;
-    std::uint64_t low = partitioning.low(partition);
-    Separator<P>* separator = nullptr;  // of low
-    Status s;
-    for (std::size_t l = 0; l < leaves && s.ok(); ++l) {
-      numbers[l] = leaves_.take();
-      if (numbers[l] == kNoLeaf) {
-        s = StatusCode::out_of_memory;
-        break;
-      }
-      LeafT& leaf = leaves_[numbers[l]];
-      const auto n = static_cast<std::uint32_t>(std::min<std::size_t>(kFill, count - l * kFill));
-      for (std::uint32_t i = 0; i < n; ++i) {
-        PERDURE_ASSERT(P, "pskiplist.D2",
-                       l + i == 0 || keys[l * kFill + i - 1].word <= keys[l * kFill + i].word);
-        leaf.words[i].store(keys[l * kFill + i].word, std::memory_order_relaxed);
-        leaf.nodes[i].store(keys[l * kFill + i].node, std::memory_order_relaxed);
-      }
-      leaf.count.store(n, std::memory_order_relaxed);
-      const bool last = l + 1 == leaves;
-      const std::uint64_t bound =
-          last ? partitioning.bound(partition) : keys[l * kFill + n - 1].word;
-      leaf.low.store(low, std::memory_order_relaxed);
-      leaf.bound.store(bound, std::memory_order_relaxed);
-      low = kBytes ? bound : bound + 1;
-      if constexpr (kBytes) {
-        leaf.separators.low.store(separator, std::memory_order_relaxed);
-        separator = last ? nullptr : Separator<P>::make(key_of(keys[l * kFill + n - 1].node), 0);
-        if (!last && separator == nullptr) s = StatusCode::out_of_memory;
-        leaf.separators.bound.store(separator, std::memory_order_relaxed);
-        Inner::share(separator);
-      }
-      if (l > 0) leaves_[numbers[l - 1]].next.store(numbers[l], std::memory_order_relaxed);
-      leaf.unlock();
-    }
-    if (s.ok()) s = inner_.build(partition, numbers, leaves);
-    std::free(numbers);
-    return s;
-  }
   static void finish_leaf(void* leaves, std::uint64_t number) {
     static_cast<LeafArena<T>*>(leaves)->give(static_cast<std::uint32_t>(number));
   }

@@ -30,11 +30,18 @@ class DirectoryLookup {
   // The contents of a leaf at one moment.
   struct Batch {
     std::uint32_t count = 0;
+    std::uint32_t prefix = 0;
     std::uint64_t low = 0, bound = 0;
     const Separator<P>* low_separator = nullptr;
     const Separator<P>* bound_separator = nullptr;
     std::uint64_t words[kKeys];
     std::uint32_t nodes[kKeys];
+
+    // As Leaf::word_in().
+    std::uint64_t word_in(const Probe& probe) const {
+      if (prefix == 0 || bound_separator == nullptr) return probe.word;
+      return ordered::word_behind(bound_separator->view().substr(0, prefix), probe);
+    }
   };
 
   // Returns the key's node, or 0. The caller is pinned.
@@ -85,6 +92,7 @@ class DirectoryLookup {
       if constexpr (kBytes) {
         batch.low_separator = leaf.separators.low.load(std::memory_order_acquire);
         batch.bound_separator = leaf.separators.bound.load(std::memory_order_acquire);
+        batch.prefix = leaf.prefix.load(std::memory_order_acquire);
       }
       batch.count = std::min(leaf.count.load(std::memory_order_acquire), kKeys);
       for (std::uint32_t i = 0; i < batch.count; ++i) {
@@ -154,6 +162,7 @@ class DirectoryLookup {
     for (unsigned misses = 0, spins = 0;;) {
       const LeafT& leaf = leaves_[number];
       version = leaf.version.load(std::memory_order_acquire);
+      if constexpr (kBytes) ordered::fetch_separators(leaf, probe);
       if ((version & LeafT::kGone) != 0 || leaf.below(probe)) [[unlikely]] {
         number = ++misses < 4 ? inner_.search(probe)
                               : inner_.first_leaf(inner_.partitioning().of(probe.word));
@@ -174,23 +183,30 @@ class DirectoryLookup {
   [[gnu::always_inline]] std::uint32_t position_of(const LeafT& leaf, const Probe& probe,
                                                    bool& found) const {
     const std::uint32_t count = std::min(leaf.count.load(std::memory_order_acquire), kKeys);
+    const std::uint64_t word = leaf.word_in(probe);
     std::uint32_t base = 0;
     for (std::uint32_t n = count; n > 0;) {
       const std::uint32_t half = (n + 1) / 2;
-      base += leaf.words[base + half - 1].load(std::memory_order_acquire) < probe.word ? half : 0;
+      base += leaf.words[base + half - 1].load(std::memory_order_acquire) < word ? half : 0;
       n -= half;
     }
     const auto equal = [&](std::uint32_t i) {
-      return i < count && leaf.words[i].load(std::memory_order_acquire) == probe.word;
+      return i < count && leaf.words[i].load(std::memory_order_acquire) == word;
     };
     found = equal(base);
     if constexpr (kBytes) {
-      int order = 1;
-      for (; equal(base); ++base) {
-        order = ordered::compare(probe, key_of(leaf.nodes[base].load(std::memory_order_acquire)));
-        if (order <= 0) break;
+      // Where words are equal, the keys decide: binary search over the run of equal words.
+      std::uint32_t end = base;
+      while (equal(end)) ++end;
+      found = false;
+      while (base < end && !found) {
+        const std::uint32_t middle = (base + end) / 2;
+        const std::uint32_t node = leaf.nodes[middle].load(std::memory_order_acquire);
+        const int order = ordered::compare(probe, key_of(node));
+        found = order == 0;
+        (order > 0 ? base : end) = order > 0 ? middle + 1 : middle;
       }
-      found = order == 0;
+      if (found) base = end;
     }
     return base;
   }

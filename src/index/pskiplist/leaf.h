@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 
 #include "index/ordered/inner.h"
 #include "index/pskiplist/layout.h"
@@ -33,11 +34,41 @@ struct alignas(64) Leaf {
   Atomic<std::uint32_t> next{kNoLeaf};
   Atomic<std::uint32_t> count{0};
   [[no_unique_address]] ordered::Separators<P, kBytes> separators;
-  alignas(64) Atomic<std::uint64_t> words[kKeys];
+  // Byte strings: all keys begin with so many bytes of the separator of `bound` (pskiplist.D5).
+  Atomic<std::uint32_t> prefix{0};
+  alignas(64) Atomic<std::uint64_t> words[kKeys];  // of what follows the prefix, in key order
   Atomic<std::uint32_t> nodes[kKeys];
 
   bool below(const Probe& probe) const { return ordered::lies_below<kBytes>(*this, probe); }
   bool above(const Probe& probe) const { return ordered::lies_above<kBytes>(*this, probe); }
+  // Returns the word by which the keys are searched for the probe, which may lie outside the range.
+  [[gnu::always_inline]] std::uint64_t word_in(const Probe& probe) const {
+    if constexpr (kBytes) {
+      const std::uint32_t size = prefix.load(std::memory_order_acquire);
+      if (size != 0) return ordered::word_behind(prefix_of(size), probe);
+    }
+    return probe.word;
+  }
+  // The other functions of prefixes are for the holder of the lock.
+  bool has_prefix(std::string_view key) const
+    requires(kBytes)
+  {
+    const std::uint32_t size = prefix.load(std::memory_order_relaxed);
+    if (size == 0) return true;
+    const std::string_view bytes = prefix_of(size);
+    return bytes.size() == size && key.starts_with(bytes);
+  }
+  // Returns the word that key i has behind a shorter prefix, of so many bytes.
+  std::uint64_t word_behind(std::uint32_t shorter, std::uint32_t i) const {
+    const std::uint64_t word = words[i].load(std::memory_order_relaxed);
+    if constexpr (kBytes) {
+      const std::string_view between =
+          prefix_of(prefix.load(std::memory_order_relaxed)).substr(shorter);
+      const std::uint64_t head = ordered::head_word(between);
+      return between.size() >= sizeof(word) ? head : head | word >> 8 * between.size();
+    }
+    return word;
+  }
   void prefetch() const {
     const auto* bytes = reinterpret_cast<const char*>(this);
     for (std::size_t line = 0; line < sizeof(*this); line += kLine) {
@@ -63,6 +94,13 @@ struct alignas(64) Leaf {
     PERDURE_ASSERT(P, "pskiplist.D1", locked());
     version.store(((version.load(std::memory_order_relaxed) | 3) + 1) | kGone,
                   std::memory_order_release);
+  }
+
+ private:
+  // A reader may meet the separator of a later moment: its version tells it so.
+  std::string_view prefix_of(std::uint32_t size) const {
+    const auto* bound_here = separators.bound.load(std::memory_order_acquire);
+    return bound_here == nullptr ? std::string_view() : bound_here->view().substr(0, size);
   }
 };
 
@@ -90,13 +128,24 @@ class LeafArena {
         number = ++high_;
       }
     }
-    if (number == kNoLeaf) return kNoLeaf;
+    if (number != kNoLeaf) begin(number);
+    return number;
+  }
+  // Returns the first of so many numbers in a row, or kNoLeaf. For each comes begin().
+  std::uint32_t take_row(std::uint64_t count) {
+    LatchGuard guard(latch_);
+    if (leaves_.capacity() - high_ <= count) return kNoLeaf;
+    high_ += static_cast<std::uint32_t>(count);
+    return high_ - static_cast<std::uint32_t>(count) + 1;
+  }
+  // The leaf is empty and locked.
+  void begin(std::uint32_t number) {
     Desc& leaf = leaves_[number];
     const std::uint64_t version = leaf.version.load(std::memory_order_relaxed);
     leaf.version.store(((version | 3) + 1) | Desc::kLocked, std::memory_order_relaxed);
     leaf.next.store(kNoLeaf, std::memory_order_relaxed);
     leaf.count.store(0, std::memory_order_relaxed);
-    return number;
+    leaf.prefix.store(0, std::memory_order_relaxed);
   }
   void give(std::uint32_t number) {
     LatchGuard guard(latch_);

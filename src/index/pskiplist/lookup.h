@@ -158,7 +158,7 @@ class Lookup : public MapState<T> {
   };
 
   detail::Key key_of(std::uint64_t word, std::uint32_t node) const {
-    if constexpr (Codec::kBytes) return {.word = word, .bytes = directory_.key_of(node)};
+    if constexpr (Codec::kBytes) return {.bytes = directory_.key_of(node)};
     return {.word = word};
   }
   // Calls visit(listing) for leaf after leaf, in one guard, until it returns false. A key that is
@@ -293,15 +293,18 @@ class Lookup : public MapState<T> {
     return {};
   }
   void within(const Batch& batch, const Limits& limits, bool reverse, Listing& out) const {
-    const auto before = [&](std::uint32_t i, const Probe& probe) {  // key < probe
-      if (!Codec::kBytes || batch.words[i] != probe.word) return batch.words[i] < probe.word;
+    const auto before = [&](std::uint32_t i, const Probe& probe,
+                            std::uint64_t word) {  // key < probe
+      if (!Codec::kBytes || batch.words[i] != word) return batch.words[i] < word;
       return ordered::compare(probe, directory_.key_of(batch.nodes[i])) > 0;
     };
+    const std::uint64_t from = batch.word_in(limits.from);
+    const std::uint64_t to = batch.word_in(limits.to);
     out.count = 0;
     for (std::uint32_t n = 0; n < batch.count; ++n) {
       const std::uint32_t i = reverse ? batch.count - 1 - n : n;
-      if (limits.has_from && before(i, limits.from)) continue;
-      if (limits.has_to && !before(i, limits.to)) continue;
+      if (limits.has_from && before(i, limits.from, from)) continue;
+      if (limits.has_to && !before(i, limits.to, to)) continue;
       out.words[out.count] = batch.words[i];
       out.nodes[out.count++] = batch.nodes[i];
     }

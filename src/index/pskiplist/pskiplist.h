@@ -8,10 +8,11 @@
 //   lies in the key's slot; leaves under PhaST's inner nodes in place of a skiplist.
 // LAYOUT  layout.h (media); key_node.h, directory.h, key_chain.h (DRAM).
 // READING PATH  (lines) Core: layout.h 107, stashes.h 146, key_node.h 207, key_chain.h 338,
-//   leaf.h 120, directory_lookup.h 207, directory.h 347, state.h 259, lookup.h 454, write.h 543,
-//   recovery.h 597. Optional: key_hints.h 431, segment_reserve.h 83, trim.h 354. Of the core
-//   files, the sections on batches and checks are optional, too. Each class derives from the one
-//   before: map_engine.h -> state.h -> lookup.h -> write.h -> trim.h -> recovery.h -> pskiplist.h.
+//   leaf.h 169, directory_lookup.h 223, directory_build.h 302, directory.h 323, state.h 259,
+//   lookup.h 457, write.h 543, recovery.h 580. Optional: key_hints.h 430, segment_reserve.h 83,
+//   trim.h 354. Of the core files, the sections on batches and checks are optional, too. Each class
+//   derives from the one before: map_engine.h -> state.h -> lookup.h -> write.h -> trim.h ->
+//   recovery.h -> pskiplist.h.
 // INVARIANTS  (C: after any crash; D: in DRAM)
 //   pskiplist.I1 C  A slot counts iff its stamp is not 0. The versions of a history's entries rise.
 //         Entries behind the first empty one are empty. The value of a removed entry names nothing.
@@ -72,11 +73,11 @@
 //             entry. So after two trims a reader still finds the entry that removed the key.
 //   horizon   stored (seq_cst) before an entry goes, loaded last by readers of a version.
 // RECOVERY  O(keys + entries). In parallel: the blocks of the chain, i mod T; histories; sorting
-//   each thread's keys; the hints. One thread merges the sorted keys and builds the leaves. What
-//   the root says of versions is believed if tag, trim and rollback can have stored it. Only a
-//   rollback that was cut short is repaired: first, key by key, in segments that the heap has
-//   marked as that key's. The clock begins above the limit: no tag has closed that version, and no
-//   entry is above it.
+//   each thread's keys; then leaves and hints, by chunks of neighbouring keys
+//   (directory_build.h). What the root says of versions is believed if tag, trim and rollback can
+//   have stored it. Only a rollback that was cut short is repaired: first, key by key, in segments
+//   that the heap has marked as that key's. The clock begins above the limit: no tag has closed
+//   that version, and no entry is above it.
 //   Non-authoritative pointers: all words of slots whose stamp is 0; values of removed and dropped
 //   entries.
 // RECLAMATION  Records, segments, blocks, nodes and leaves go through epochs, after the fence of

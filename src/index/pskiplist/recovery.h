@@ -89,10 +89,6 @@ class Recovery : public Trim<T> {
     Status status;
   };
 
-  bool comes_before(const Listed& a, const Listed& b) const {
-    if (!Codec::kBytes || a.word != b.word) return a.word < b.word;
-    return directory_.key_of(a.node) < directory_.key_of(b.node);
-  }
   // Checks the root block before anything in it is believed.
   [[gnu::noinline]] Status read_root() {
     Status s = context_.heap.mark(root_offset_, "pskiplist.recover.mark_root"_site);
@@ -161,6 +157,9 @@ class Recovery : public Trim<T> {
     if (loaders == nullptr) return StatusCode::out_of_memory;
     P::parallel(threads, [&](std::size_t t) {
       Loader& loader = loaders[t];
+      if (!loader.keys.reserve((blocks / threads + 1) * Chain::kSlots)) {
+        loader.status = StatusCode::out_of_memory;
+      }
       for (std::uint32_t n = 1 + static_cast<std::uint32_t>(t); n <= blocks && loader.status.ok();
            n += static_cast<std::uint32_t>(threads)) {
         loader.status = load_block(n, clean, loader);
@@ -190,7 +189,9 @@ class Recovery : public Trim<T> {
   // and lost pages read as zeros. Then the result is not in order, and build_directory() finds
   // that. std::sort() could leave the array.
   [[gnu::noinline]] Status sort_keys(Array<Listed>& keys) const {
-    const auto order = [this](const Listed& a, const Listed& b) { return comes_before(a, b); };
+    const auto order = [this](const Listed& a, const Listed& b) {
+      return directory_.comes_before(a, b);
+    };
     if constexpr (Codec::kBytes) {
       return merge_sort(keys.begin(), keys.size(), order) ? Status() : StatusCode::out_of_memory;
     }
@@ -328,35 +329,15 @@ class Recovery : public Trim<T> {
     return s.ok() ? context_.heap.mark(record, "pskiplist.recover.mark_record"_site) : s;
   }
 
-  // Merges the sorted keys of the threads.
-  [[gnu::noinline]] Status build_directory(Loader* loaders, std::size_t threads) {
-    Array<Listed> keys = std::move(loaders[0].keys);
-    for (std::size_t t = 1; t < threads; ++t) {
-      Array<Listed>& others = loaders[t].keys;
-      Array<Listed> merged;
-      bool room = true;
-      std::size_t i = 0;
-      for (const Listed& key : keys) {
-        for (; room && i < others.size() && comes_before(others[i], key); ++i) {
-          room = merged.push_back(others[i]);
-        }
-        room = room && merged.push_back(key);
-      }
-      for (; room && i < others.size(); ++i) room = merged.push_back(others[i]);
-      if (!room) return StatusCode::out_of_memory;
-      keys = std::move(merged);
-      others = {};
+  [[gnu::noinline]] Status build_directory(const Loader* loaders, std::size_t threads) {
+    const std::unique_ptr<Run[]> runs(new (std::nothrow) Run[threads]);
+    if (runs == nullptr) return StatusCode::out_of_memory;
+    for (std::size_t t = 0; t < threads; ++t) {
+      runs[t] = {loaders[t].keys.begin(), loaders[t].keys.size()};
     }
-    std::size_t kept = 0;
-    for (const Listed& key : keys) {
-      if (kept == 0 || comes_before(keys[kept - 1], key)) {
-        keys[kept++] = key;
-        continue;
-      }
-      Status s = pass_over(Status::format(StatusCode::corruption, "two slots hold one key"));
-      if (!s.ok()) return s;
-    }
-    return directory_.build(keys.begin(), kept, threads);
+    return directory_.build({runs.get(), threads}, threads, [this] {
+      return pass_over(Status::format(StatusCode::corruption, "two slots hold one key"));
+    });
   }
 
   // --- checksums ---
@@ -540,8 +521,10 @@ class Recovery : public Trim<T> {
     Listed before{0, 0};
     auto done = for_each_leaf({}, [&](const Listing& listing) {
       for (std::uint32_t i = 0; i < listing.count; ++i) {
-        const Listed key{listing.words[i], listing.nodes[i]};
-        if (keys++ != 0 && !comes_before(before, key)) report.add("pskiplist: keys out of order");
+        const Listed key{Codec::probe(this->key_of(listing.words[i], listing.nodes[i])).word,
+                         listing.nodes[i]};
+        if (keys++ != 0 && !directory_.comes_before(before, key))
+          report.add("pskiplist: keys out of order");
         before = key;
         check_key(key.node, key.word, options.deep, hinted, report);
         tell_progress(options, report, keys, 4096);

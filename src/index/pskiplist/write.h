@@ -342,7 +342,7 @@ class Write : public Lookup<T> {
       auto there = directory_.put(probe, mine);
       if (!there || *there != 0) nodes_.give(mine);
       if (!there) {
-        s = std::move(there.error());
+        s = this->of_this_map(std::move(there.error()));
       } else if (*there == 0) {
         done = write_held<kMode>(mine, probe, held, value, expected, fresh);
         break;
