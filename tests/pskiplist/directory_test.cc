@@ -192,6 +192,49 @@ TEST(Directory, PrefixesAgainstASet) {
   EXPECT_GE(with_prefix, 1000U);
 }
 
+// A key that was damaged after the open is no bound of a leaf: it would hide the others.
+TEST(Directory, ADamagedKeyBoundsNoLeaf) {
+  using Strings = Directory<Traits<P, BytesCodec, TinyGeometry>>;
+  P platform;
+  Buffer storage;
+  EpochDomain<P> epochs(platform);
+  Heap<P> heap(platform, storage, epochs);
+  const HeapGeometry geometry{.extent_bytes = Buffer::kExtent,
+                              .data_offset = Buffer::kExtent,
+                              .max_extents = Buffer::kBytes / Buffer::kExtent - 1};
+  ASSERT_TRUE(heap.attach(geometry, geometry.max_extents, storage).ok());
+  NodeTable<P> nodes;
+  ASSERT_TRUE(nodes.reserve(500).ok());
+  Strings directory(platform, heap, nodes, epochs);
+  ASSERT_TRUE(directory.reserve(500).ok());
+  ASSERT_TRUE(build(directory).ok());
+  const EpochGuard<P> guard(epochs);
+  // The last one comes between two others, so the second is the middle of the full leaf.
+  const std::string keys[] = {"https://a/0", "https://a/1", "https://a/2", "https://a/4",
+                              "https://a/3"};
+  const auto put = [&](std::uint32_t node) {
+    const std::uint64_t offset = Buffer::kExtent + 512 * node;
+    RecordView::write(platform, heap.at<void>(offset), keys[node - 1], {.word = 1, .word_size = 8});
+    nodes[node].key = offset;
+    return directory.put(BytesCodec::probe({.bytes = keys[node - 1]}), node);
+  };
+  static_assert(Strings::kKeys == 4);
+  for (std::uint32_t node = 1; node <= 4; ++node) ASSERT_TRUE(put(node));
+  char* const byte = heap.at<char>(nodes[2].key + sizeof(RecordPrefix));
+  *byte ^= 1;
+  const auto refused = put(5);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error(), StatusCode::corruption);
+  for (const std::uint32_t node : {1U, 3U, 4U}) {
+    EXPECT_EQ(directory.find_listed(BytesCodec::probe({.bytes = keys[node - 1]})), node);
+  }
+  *byte ^= 1;
+  ASSERT_TRUE(put(5));
+  for (std::uint32_t node = 1; node <= 5; ++node) {
+    EXPECT_EQ(directory.find_listed(BytesCodec::probe({.bytes = keys[node - 1]})), node);
+  }
+}
+
 // The runs of an open: some are empty, partitions have no key or many, and a key comes twice.
 TEST(Directory, BuildOfRuns) {
   for (std::uint64_t seed = 1; seed < 200; ++seed) {
