@@ -28,9 +28,7 @@ class Audit : public Sweep<P> {
 
   // An audit counts the blocks that are allocated and not marked again: begin_audit, audit_mark*,
   // end_audit, which returns the count. No other operation runs; the caches are flushed.
-  Status begin_audit() {
-    return audit_.reserve((this->data_end() - this->data_offset()) / 16 / 64 + 1);
-  }
+  Status begin_audit() { return audit_.reserve(this->data_bytes() / 16 / 64 + 1); }
   [[gnu::noinline]] Status audit_mark(std::uint64_t offset) noexcept {
     std::uint64_t number = 0;
     std::uint32_t block = 0;

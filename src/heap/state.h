@@ -86,7 +86,7 @@ class State {
   void set_host(HeapHost& host) { host_ = &host; }
 
   [[gnu::always_inline]] bool contains(std::uint64_t offset, std::size_t n) const {
-    const std::uint64_t bytes = extent_count() << extent_shift_;
+    const std::uint64_t bytes = data_bytes();
     const std::uint64_t place = offset - geometry_.data_offset;
     return place < bytes && n <= bytes - place;
   }
@@ -175,9 +175,7 @@ class State {
     typename P::template Atomic<const Bin*> shown[kBlockKinds][kClassCount] = {};
   };
 
-  std::uint64_t data_end() const {
-    return geometry_.data_offset + extent_count() * geometry_.extent_bytes;
-  }
+  std::uint64_t data_bytes() const { return extent_count() << extent_shift_; }
   std::uint64_t extent_of(std::uint64_t offset) const {
     return (offset - geometry_.data_offset) >> extent_shift_;
   }

@@ -38,7 +38,7 @@ struct Separator {
   std::string_view view() const noexcept { return {reinterpret_cast<const char*>(this + 1), size}; }
   void prefetch() const noexcept {
     __builtin_prefetch(this);
-    __builtin_prefetch(reinterpret_cast<const char*>(this) + 64);
+    __builtin_prefetch(reinterpret_cast<const char*>(this) + kLine);
   }
   static Separator* make(std::string_view key, std::uint64_t record) noexcept {
     void* memory = std::malloc(sizeof(Separator) + key.size());

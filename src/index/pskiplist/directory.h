@@ -27,7 +27,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 
 #include "index/engine_report.h"
 #include "index/pskiplist/directory_build.h"
