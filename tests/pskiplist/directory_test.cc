@@ -261,7 +261,9 @@ TEST(Directory, BuildOfRuns) {
       lists[random() % lists.size()].push_back({key, node});
     }
     std::vector<pskiplist::Run> runs;
+    directory.expect(keys);
     for (auto& list : lists) {
+      directory.name(list);
       std::ranges::sort(list, {}, &Listed::word);
       runs.emplace_back(list);
     }

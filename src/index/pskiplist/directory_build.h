@@ -3,8 +3,9 @@
 // WHAT  The keys come in sorted runs, one of each thread that has read the key chain. They are cut
 //   into chunks of neighbouring keys: where a partition begins, and at keys of its longest run at
 //   equal distances. A thread takes chunk after chunk. It merges the parts of the runs, fills
-//   leaves of its own, and names the keys in the hints. One thread then links the chunks, and
-//   builds the inner nodes over them.
+//   leaves of its own. One thread then links the chunks, and builds the inner nodes over them.
+//   The threads that read the chain name the keys in the hints, while their nodes are in the
+//   caches.
 // MEMORY  No merged list of all keys exists: the first touch of its pages would cost more than the
 //   merging.
 #pragma once
@@ -42,15 +43,28 @@ class DirectoryBuild : public DirectoryLookup<T> {
     if (!kBytes || a.word != b.word) return a.word < b.word;
     return key_of(a.node) < key_of(b.node);
   }
-  // At least one run. Calls twice(), from any of the threads, for a key that does not come behind
-  // the one before it: it is left out if that returns ok. Errors: that, out_of_memory.
+  // Before name() and build(), for at most so many keys.
+  void expect(std::size_t keys) { hints_.prepare(keys); }
+  // Names keys in the hints. build() has not begun. Several threads may call it.
+  [[gnu::noinline]] void name(Run keys) {
+    constexpr std::size_t kGroup = 16;  // the misses of a group overlap
+    std::uint64_t hashes[kGroup];
+    for (std::size_t begin = 0; begin < keys.size(); begin += kGroup) {
+      const Run group = keys.subspan(begin, std::min(kGroup, keys.size() - begin));
+      for (std::size_t i = 0; i < group.size(); ++i) {
+        hashes[i] = hash_of(group[i].node);
+        hints_.prefetch(hashes[i]);
+      }
+      for (std::size_t i = 0; i < group.size(); ++i) hints_.put(hashes[i], group[i].node);
+    }
+  }
+  // Builds the directory of keys that are named. At least one run. Calls twice(), from any of the
+  // threads, for a key that does not come behind the one before it: it is left out if that returns
+  // ok. Errors: that, out_of_memory.
   [[gnu::noinline]] Status build(std::span<const Run> runs, std::size_t threads,
                                  FunctionRef<Status()> twice) {
     Plan plan;
-    std::size_t count = 0;
-    for (const Run& run : runs) count += run.size();
     if (!cut(runs, plan)) return StatusCode::out_of_memory;
-    hints_.prepare(count);
     P::parallel(threads, [&](std::size_t t) {
       Memory memory;
       for (std::size_t c = t; c < plan.chunks.size(); c += threads) {
@@ -183,11 +197,11 @@ class DirectoryBuild : public DirectoryLookup<T> {
         keys[kept++] = keys[i];
       } else if (Status s = twice(); !s.ok()) {
         return s;
+      } else {
+        hints_.remove(hash_of(keys[i].node), keys[i].node);
       }
     }
-    if (Status s = fill_leaves(plan.chunks[c], {keys, kept}); !s.ok()) return s;
-    name_keys({keys, kept});
-    return {};
+    return fill_leaves(plan.chunks[c], {keys, kept});
   }
   void merge(std::span<const Run> parts, Listed* out, Listed* scratch) const {
     if (parts.size() == 1) {
@@ -241,21 +255,6 @@ class DirectoryBuild : public DirectoryLookup<T> {
       Separator<P>* separator = left.separators.bound.load(std::memory_order_relaxed);
       Inner::share(separator);
       leaf.separators.low.store(separator, std::memory_order_relaxed);
-    }
-  }
-  // In steps of one cache miss each; the misses of a group overlap.
-  [[gnu::noinline]] void name_keys(Run keys) {
-    constexpr std::size_t kGroup = 16;
-    std::uint64_t hashes[kGroup];
-    for (std::size_t begin = 0; begin < keys.size(); begin += kGroup) {
-      const Run group = keys.subspan(begin, std::min(kGroup, keys.size() - begin));
-      for (const Listed& key : group) __builtin_prefetch(&nodes_[key.node]);
-      for (const Listed& key : group) prefetch_key(key.node);
-      for (std::size_t i = 0; i < group.size(); ++i) {
-        hashes[i] = hash_of(group[i].node);
-        hints_.prefetch(hashes[i]);
-      }
-      for (std::size_t i = 0; i < group.size(); ++i) hints_.put(hashes[i], group[i].node);
     }
   }
 

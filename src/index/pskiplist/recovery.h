@@ -17,6 +17,7 @@
 #include "util/containers.h"
 #include "util/crc32c.h"
 #include "util/merge_sort.h"
+#include "util/radix_sort.h"
 
 namespace perdure::pskiplist {
 
@@ -153,6 +154,7 @@ class Recovery : public Trim<T> {
       offset = load(heap.template at<layout::Block>(offset)->next);
     }
     const std::size_t threads = std::max<std::size_t>(std::min(context_.threads, blocks), 1);
+    directory_.expect(std::size_t{blocks} * Chain::kSlots);
     std::unique_ptr<Loader[]> loaders(new (std::nothrow) Loader[threads]);
     if (loaders == nullptr) return StatusCode::out_of_memory;
     P::parallel(threads, [&](std::size_t t) {
@@ -185,17 +187,21 @@ class Recovery : public Trim<T> {
     return build_directory(loaders.get(), threads);
   }
 
-  // Byte strings are compared where they lie. In a read-only open of a pool in use they may change,
-  // and lost pages read as zeros. Then the result is not in order, and build_directory() finds
-  // that. std::sort() could leave the array.
+  // Byte strings of one word are compared where they lie. In a read-only open of a pool in use they
+  // may change, and lost pages read as zeros. Then the result is not in order, and
+  // build_directory() finds that. std::sort() could leave the array.
   [[gnu::noinline]] Status sort_keys(Array<Listed>& keys) const {
+    radix_sort(std::span<Listed>(keys.begin(), keys.end()),
+               [](const Listed& key) { return key.word; });
+    if constexpr (!Codec::kBytes) return {};
     const auto order = [this](const Listed& a, const Listed& b) {
       return directory_.comes_before(a, b);
     };
-    if constexpr (Codec::kBytes) {
-      return merge_sort(keys.begin(), keys.size(), order) ? Status() : StatusCode::out_of_memory;
+    for (Listed *begin = keys.begin(), *end = begin; begin != keys.end(); begin = end) {
+      while (end != keys.end() && end->word == begin->word) ++end;
+      const auto count = static_cast<std::size_t>(end - begin);
+      if (!merge_sort(begin, count, order)) return StatusCode::out_of_memory;
     }
-    std::sort(keys.begin(), keys.end(), order);
     return {};
   }
 
@@ -209,6 +215,7 @@ class Recovery : public Trim<T> {
       if (!damaged_blocks_.push_back(number)) return StatusCode::out_of_memory;
     }
     bool wrote = false;
+    const std::size_t first = loader.keys.size();
     for (std::uint32_t i = 0; i < Chain::kSlots; ++i) {
       loader.row += load(slot_at(Chain::slot_in(offset, i)).first.stamp) != 0 ? 1 : 0;
     }
@@ -218,8 +225,10 @@ class Recovery : public Trim<T> {
       Slot& slot = slot_at(Chain::slot_in(offset, i));
       // pskiplist.I7, before anything is read. The heap knows the segments as this key's before
       // anything is stored in them. The segments of a key that goes belong to no key.
-      Status s = check_segments(slot, [](std::uint64_t) { return Status(); });
-      if (s.ok() && outlives(slot, void_)) {
+      Status s;
+      const bool segments = load(slot.more) != 0;
+      if (segments) s = check_segments(slot, [](std::uint64_t) { return Status(); });
+      if (segments && s.ok() && outlives(slot, void_)) {
         s = check_segments(slot, [&](std::uint64_t segment) {
           return context_.heap.mark(segment, "pskiplist.recover.mark_segment"_site);
         });
@@ -233,6 +242,7 @@ class Recovery : public Trim<T> {
     }
     // A rollback has freed slots, or the owner of a pool that is opened read-only has.
     for (; loader.row != 0; --loader.row) nodes_.give(loader.node++);
+    directory_.name({loader.keys.begin() + first, loader.keys.end()});
     return !wrote || context_.platform.fence("pskiplist.recover.void"_site) ? Status()
                                                                             : StatusCode::poisoned;
   }
