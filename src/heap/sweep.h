@@ -44,6 +44,10 @@ class Sweep : public Slabs<P> {
   Status mark(std::uint64_t offset, Site<Name> site) {
     return P::runs(site) ? mark(offset) : Status();
   }
+  // Prefetches what mark() writes for a block of a class with few blocks per extent.
+  void prefetch_mark(std::uint64_t offset) const {
+    __builtin_prefetch(&extents_[this->extent_of(offset)], 1);
+  }
   // mark() for a map that serves already; idempotent. corruption: no such block.
   [[gnu::noinline]] Status mark_serving(std::uint64_t offset) noexcept {
     std::uint64_t number = 0;

@@ -101,6 +101,38 @@ TEST(LeafNumbers, AFreeDescriptorKeepsItsVersion) {
   EXPECT_EQ(table[again].version.load(), 11U);
 }
 
+TEST(LeafNumbers, ThreadsOfARecoveryShareTheChunks) {
+  constexpr std::uint32_t kThreads = 4;
+  constexpr std::uint32_t kPlaces = 100 * 64;
+  LeafTable<Default> table;
+  ASSERT_TRUE(table.reserve(kPlaces).ok());
+  const std::uint64_t before = table.dram_bytes();
+  std::vector<std::uint32_t> numbers(kPlaces);
+  std::vector<std::thread> threads;
+  for (std::uint32_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::uint32_t place = t; place < kPlaces; place += kThreads) {
+        table.prefetch(place);
+        numbers[place] = table.take_found(place);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(table.dram_bytes() - before, 100 * (64 * sizeof(Desc) + 64)) << "a chunk per region";
+  for (std::uint32_t place = 0; place < kPlaces; ++place) {
+    ASSERT_NE(numbers[place], kNoLeaf);
+    EXPECT_EQ(table.place(numbers[place]), place);
+  }
+  // All are counted: a chunk is free after the last of its numbers, and not before.
+  for (const std::uint32_t number : numbers) {
+    EXPECT_EQ(table.place(number), table[number].leaf.load());
+    table.give(number);
+  }
+  for (std::uint32_t region = 0; region < 100; ++region) table.take(region * 64);
+  EXPECT_LE(table.dram_bytes() - before, 100 * (64 * sizeof(Desc) + 64)) << "used again";
+  EXPECT_EQ(table.take_found(200 * 64), kNoLeaf) << "beyond the pool";
+}
+
 TEST(ScanOrders, EachIsTakenOnce) {
   constexpr int kThreads = 4;
   LeafTable<Default> table;

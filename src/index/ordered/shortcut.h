@@ -75,7 +75,10 @@ class Shortcut {
     const std::uint64_t end = std::min(last + 1, std::uint64_t{count_});
     for (filled_ = std::max(filled_, std::min(first, end)); filled_ < end; ++filled_) {
       if (most-- == 0) return false;
-      set(filled_, leaf);
+      // It names none yet, so it is not read: the first read of a page would cost a fault, and the
+      // write another one, which interrupts all threads of a recovery.
+      intervals()[filled_].store(leaf, std::memory_order_release);
+      ++named_;
     }
     return true;
   }

@@ -202,27 +202,31 @@ class LeafTable {
   // starts above any version that this number had before.
   std::uint32_t take(std::uint32_t place) {
     LatchGuard guard(latch_);
-    const std::uint32_t region = place / kChunk;
-    if (region >= chunks_.capacity()) return kNoLeaf;
-    std::uint32_t& chunk = chunks_[region];
-    if (chunk == 0) {
-      chunk = free_chunk_ != 0 ? free_chunk_ : ++high_chunk_;
-      if (free_chunk_ != 0) free_chunk_ = regions_[chunk].load(std::memory_order_relaxed);
-      regions_[chunk].store(region, std::memory_order_relaxed);
-    }
-    ++taken_[chunk];
-    const std::uint32_t number = chunk * kChunk + place % kChunk;
-    PERDURE_ASSERT(P, "phast.D6", this->place(number) == place);
-    descriptors_[number].leaf.store(place, std::memory_order_relaxed);
-    return number;
+    return take_of(chunk_for(place), place);
+  }
+  // take() for a recovery, while no thread gives: a region keeps its chunk. So the latch is needed
+  // for the region's first leaf only.
+  std::uint32_t take_found(std::uint32_t place) {
+    const std::uint32_t chunk = chunk_of(place);
+    return chunk != 0 ? take_of(chunk, place) : take(place);
+  }
+  // Prefetches what take_found() and the load of the leaf write.
+  void prefetch(std::uint32_t place) const {
+    const std::uint32_t chunk = chunk_of(place);
+    const char* desc = reinterpret_cast<const char*>(&descriptors_[number_of(chunk, place)]);
+    __builtin_prefetch(desc, 1);
+    __builtin_prefetch(desc + kLine, 1);
+    __builtin_prefetch(&taken_[chunk], 1);
   }
   // No thread may hold the number any more.
   void give(std::uint32_t number) {
     LatchGuard guard(latch_);
     const std::uint32_t chunk = number / kChunk;
-    PERDURE_ASSERT(P, "phast.D6", taken_[chunk] != 0 && chunks_[place(number) / kChunk] == chunk);
-    if (--taken_[chunk] != 0) return;
-    chunks_[place(number) / kChunk] = 0;
+    PERDURE_ASSERT(
+        P, "phast.D6",
+        taken_[chunk].load(std::memory_order_relaxed) != 0 && chunk_of(place(number)) == chunk);
+    if (taken_[chunk].fetch_sub(1, std::memory_order_relaxed) != 1) return;
+    chunks_[place(number) / kChunk].store(0, std::memory_order_relaxed);
     regions_[chunk].store(free_chunk_, std::memory_order_relaxed);
     free_chunk_ = chunk;
   }
@@ -262,18 +266,47 @@ class LeafTable {
 
  private:
   static constexpr std::uint32_t kChunk = 64;
+  using Number = typename P::template Atomic<std::uint32_t>;
   static constexpr std::uint32_t kOrderLists = 16;
   struct alignas(kOwnLine) OrderList {
     typename P::Latch latch;
     typename P::template Atomic<std::uint32_t> first{0};
   };
 
+  // The chunk of a place's region; 0: none.
+  std::uint32_t chunk_of(std::uint32_t place) const {
+    const std::uint32_t region = place / kChunk;
+    return region < chunks_.capacity() ? chunks_[region].load(std::memory_order_acquire) : 0;
+  }
+  static std::uint32_t number_of(std::uint32_t chunk, std::uint32_t place) {
+    return chunk * kChunk + place % kChunk;
+  }
+  // The same, with the latch held. Takes a chunk if there is none. 0: the place is too high.
+  std::uint32_t chunk_for(std::uint32_t place) {
+    const std::uint32_t region = place / kChunk;
+    std::uint32_t chunk = chunk_of(place);
+    if (chunk != 0 || region >= chunks_.capacity()) return chunk;
+    chunk = free_chunk_ != 0 ? free_chunk_ : ++high_chunk_;
+    if (free_chunk_ != 0) free_chunk_ = regions_[chunk].load(std::memory_order_relaxed);
+    regions_[chunk].store(region, std::memory_order_relaxed);
+    chunks_[region].store(chunk, std::memory_order_release);
+    return chunk;
+  }
+  std::uint32_t take_of(std::uint32_t chunk, std::uint32_t place) {
+    if (chunk == 0) return kNoLeaf;
+    taken_[chunk].fetch_add(1, std::memory_order_relaxed);
+    const std::uint32_t number = number_of(chunk, place);
+    PERDURE_ASSERT(P, "phast.D6", this->place(number) == place);
+    descriptors_[number].leaf.store(place, std::memory_order_relaxed);
+    return number;
+  }
+
   Arena<Desc> descriptors_;
-  Arena<typename P::template Atomic<std::uint32_t>> regions_;  // by chunk; of a free one: the next
+  Arena<Number> regions_;  // by chunk; of a free one: the next
   Arena<Order> orders_;
-  alignas(kOwnLine) typename P::Latch latch_;  // of the next four
-  Arena<std::uint32_t> chunks_;                // by region; 0: none
-  Arena<std::uint32_t> taken_;                 // by chunk: how many of its numbers
+  alignas(kOwnLine) typename P::Latch latch_;  // of changes of the next four; see take_found()
+  Arena<Number> chunks_;                       // by region; 0: none
+  Arena<Number> taken_;                        // by chunk: how many of its numbers
   std::uint32_t free_chunk_ = 0;
   std::uint32_t high_chunk_ = 0;
   OrderList order_lists_[kOrderLists];  // of free ones; a thread's by its slot

@@ -241,11 +241,24 @@ class Recovery : public Write<T> {
                           max_leaves);
   }
 
+  // The leaves of a partition, in the order of its chain, while they are recovered.
+  struct Chain {
+    std::uint32_t partition;
+    bool clean;
+    Numbers leaves = {};
+    std::size_t next = 0;    // the first that is not loaded
+    std::size_t loaded = 0;  // those that count; they are the first ones of `leaves`
+    std::uint64_t shown = 0;
+    bool wrote = false;  // what is not fenced
+  };
+
   // Marks the partition's leaves, gives each a descriptor, and finishes a split that was cut short.
-  [[gnu::noinline]] Status follow_chain(std::uint32_t partition, bool clean, Numbers& leaves) {
+  // A leaf without records is loaded once its right neighbour is known, while the next one arrives.
+  // Records are marked after all leaves: an entry that names a leaf must not end the chain.
+  [[gnu::noinline]] Status follow_chain(Chain& chain) {
     const P& platform = context_.platform;
     Leaf* previous = nullptr;
-    for (std::uint64_t offset = platform.load(master()[partition]);;) {
+    for (std::uint64_t offset = platform.load(master()[chain.partition]);;) {
       // If the chain is a circle, this marks a leaf twice and fails.
       Status marked = context_.heap.mark(offset, "phast.recover.mark_leaf"_site);
       if (!marked.ok()) return marked;
@@ -254,66 +267,77 @@ class Recovery : public Write<T> {
       }
       Leaf& leaf = *context_.heap.template at<Leaf>(offset);
       const std::uint64_t next = platform.load(leaf.next);
-      if (next != 0 && context_.heap.contains(next, sizeof(Leaf))) {
-        __builtin_prefetch(context_.heap.template at<Leaf>(next));
-      }
-      if (clean && !matches<P>(leaf.crc == leaf_crc(leaf), "phast.leaf.crc"_site)) {
+      if (next != 0 && context_.heap.contains(next, sizeof(Leaf))) prefetch_next(next, chain.clean);
+      if (chain.clean && !matches<P>(leaf.crc == leaf_crc(leaf), "phast.leaf.crc"_site)) {
         if (Status s = pass_over(damaged_leaf(offset, "checksum")); !s.ok()) return s;
       }
-      const std::uint32_t number = table_.take(place_of(offset));
-      if (number == kNoLeaf || !leaves.push_back(number)) return StatusCode::out_of_memory;
+      const std::uint32_t number = table_.take_found(place_of(offset));
+      if (number == kNoLeaf || !chain.leaves.push_back(number)) return StatusCode::out_of_memory;
       // Two neighbours with one bound are a half-done split; finish it before bounds are read. A
       // clean pool has none, and recovery stores nothing to it: there it is damage, which
       // set_bounds() finds.
-      if (!clean && previous != nullptr &&
+      if (!chain.clean && previous != nullptr &&
           platform.load(previous->bound) == platform.load(leaf.bound) &&
           P::runs("phast.recover.split"_site)) {
         if (Status s = finish_split(*previous, leaf); !s.ok()) return s;
+      }
+      if (!records() && previous != nullptr) {
+        if (Status s = load_next(chain); !s.ok()) return s;
       }
       if (next == 0) return {};
       previous = &leaf;
       offset = next;
     }
   }
+  void prefetch_next(std::uint64_t offset, bool clean) const {
+    context_.heap.prefetch_mark(offset);
+    table_.prefetch(place_of(offset));
+    const auto* bytes = context_.heap.template at<char>(offset);
+    const std::size_t read = clean || !records() ? sizeof(Leaf) : kLine;
+    for (std::size_t line = 0; line < read; line += kLine) __builtin_prefetch(bytes + line);
+  }
 
   [[gnu::noinline]] Status recover_partition(std::uint32_t partition, bool clean) {
-    Numbers leaves;
-    Status s = follow_chain(partition, clean, leaves);
+    Chain chain{.partition = partition, .clean = clean};
+    Status s = follow_chain(chain);
     // If damage may be passed over, the chain ends before it.
     if (!s.ok()) s = pass_over(std::move(s));
-    bool wrote = false;
-    std::uint64_t shown = 0;
-    std::size_t loaded = 0;  // leaves: the first ones of `leaves` from then on
-    for (std::size_t i = 0; i < leaves.size() && s.ok(); ++i) {
-      if constexpr (kBytes) prefetch_bound(leaves, i + kAhead);
-      const std::uint32_t number = leaves[i];
-      Desc& desc = table_[number];
-      Desc* left = loaded == 0 ? nullptr : &table_[leaves[loaded - 1]];
-      // Damage that may be passed over: the chain goes on without the leaf. Its integers cannot be
-      // told from damaged ones, and its bound could hide the leaves behind it.
-      bool out = !kBytes && context_.damage != nullptr && !as_closed(desc);
-      if (!out) {
-        const Leaf* right = i + 1 == leaves.size() ? nullptr : &leaf_of(table_[leaves[i + 1]]);
-        s = set_bounds(desc, leaf_of(desc), left, partition);
-        if (s.ok()) s = load_slots(desc, right, clean, wrote);
-        out = !s.ok();
-        if (out) s = pass_over(std::move(s));
-      }
-      if (out) {
-        forget_bounds(desc);
-        continue;
-      }
-      shown += static_cast<std::uint64_t>(__builtin_popcountll(desc.visible()));
-      if (left != nullptr) left->next.store(number, std::memory_order_relaxed);
-      leaves[loaded++] = number;
-    }
-    shown_.fetch_add(shown, std::memory_order_relaxed);
-    if (s.ok() && wrote && !context_.platform.fence("phast.recover.zero"_site)) {
+    while (chain.next < chain.leaves.size() && s.ok()) s = load_next(chain);
+    shown_.fetch_add(chain.shown, std::memory_order_relaxed);
+    if (s.ok() && chain.wrote && !context_.platform.fence("phast.recover.zero"_site)) {
       s = StatusCode::poisoned;
     }
-    if (s.ok() && loaded > 0) s = inner_.build(partition, leaves.begin(), loaded);
-    for (std::size_t i = 0; i < loaded && !s.ok(); ++i) forget_bounds(table_[leaves[i]]);
+    const auto& leaves = chain.leaves;
+    if (s.ok() && chain.loaded > 0) s = inner_.build(partition, leaves.begin(), chain.loaded);
+    for (std::size_t i = 0; i < chain.loaded && !s.ok(); ++i) forget_bounds(table_[leaves[i]]);
     return s;
+  }
+  [[gnu::noinline]] Status load_next(Chain& chain) {
+    Numbers& leaves = chain.leaves;
+    const std::size_t i = chain.next++;
+    if constexpr (kBytes) prefetch_bound(leaves, i + kAhead);
+    const std::uint32_t number = leaves[i];
+    Desc& desc = table_[number];
+    Desc* left = chain.loaded == 0 ? nullptr : &table_[leaves[chain.loaded - 1]];
+    // Damage that may be passed over: the chain goes on without the leaf. Its integers cannot be
+    // told from damaged ones, and its bound could hide the leaves behind it.
+    bool out = !kBytes && context_.damage != nullptr && !as_closed(desc);
+    Status s;
+    if (!out) {
+      const Leaf* right = i + 1 == leaves.size() ? nullptr : &leaf_of(table_[leaves[i + 1]]);
+      s = set_bounds(desc, leaf_of(desc), left, chain.partition);
+      if (s.ok()) s = load_slots(desc, right, chain.clean, chain.wrote);
+      out = !s.ok();
+      if (out) s = pass_over(std::move(s));
+    }
+    if (out) {
+      forget_bounds(desc);
+      return s;
+    }
+    chain.shown += static_cast<std::uint64_t>(__builtin_popcountll(desc.visible()));
+    if (left != nullptr) left->next.store(number, std::memory_order_relaxed);
+    leaves[chain.loaded++] = number;
+    return {};
   }
   // For a leaf that is in no chain. The destructor finds the others.
   void forget_bounds(Desc& desc) {
@@ -452,37 +476,57 @@ class Recovery : public Write<T> {
     return true;
   }
 
-  // The same for an integer. An entry outside the range is garbage (phast.I2), and stays.
-  [[gnu::noinline]] Expected<bool> admit_word(Desc& desc, const Entry& entry, Probe& probe) {
-    probe = Codec::probe({.word = probe.word});
-    if ((desc.below(probe) || desc.above(probe)) && P::runs("phast.recover.range"_site))
-      return false;
-    if (!record_values_) return true;
-    const std::uint64_t word = context_.platform.load(entry.value);
-    Status s = check_record(word, false);
-    if (s.ok()) s = mark_record(word);
-    if (!s.ok()) return skip(std::move(s));
-    return true;
+  // Makes the integers of a leaf visible. Those outside its range are garbage (phast.I2), and stay.
+  [[gnu::noinline]] Status load_words(Desc& desc, const Leaf& leaf)
+    requires(!kBytes)
+  {
+    const P& platform = context_.platform;
+    const bool all = !P::runs("phast.recover.range"_site);
+    // An empty slot has the word 0.
+    const auto low = all ? 1 : std::max<std::uint64_t>(desc.low.load(std::memory_order_relaxed), 1);
+    const auto bound = all ? ~std::uint64_t{0} : desc.bound.load(std::memory_order_relaxed);
+    if (bound < low) return {};
+    for (std::uint32_t slot = 0; slot < kEntries; ++slot) {
+      // Without a branch: empty slots, and words that a split has left, come in no order.
+      const std::uint64_t word = platform.load(leaf.entries[slot].key);
+      const auto mask = static_cast<std::uint8_t>(word - low <= bound - low ? 0xFF : 0);
+      desc.set_fingerprint(slot, Codec::fingerprint(word) & mask);
+    }
+    if (!record_values_) return {};
+    for (std::uint64_t v = desc.visible(); v != 0; v &= v - 1) {
+      const auto slot = static_cast<std::uint32_t>(__builtin_ctzll(v));
+      const std::uint64_t record = platform.load(leaf.entries[slot].value);
+      Status s = check_record(record, false);
+      if (s.ok()) s = mark_record(record);
+      if (s.ok()) continue;
+      if (s = pass_over(std::move(s)); !s.ok()) return s;
+      desc.set_fingerprint(slot, 0);
+    }
+    return {};
   }
 
-  // Makes the entries that count visible. `right`: the neighbour, or null.
-  [[gnu::noinline]] Status load_slots(Desc& desc, const Leaf* right, bool clean, bool& wrote) {
+  [[gnu::noinline]] Status load_bytes(Desc& desc, Leaf& leaf, const Leaf* right, bool clean,
+                                      bool& wrote) {
     const P& platform = context_.platform;
-    Leaf& leaf = leaf_of(desc);
-    const bool may_be = kBytes && !clean && right != nullptr;
-    const std::uint64_t moved = may_be ? moved_slots(leaf, *right) : 0;
+    const std::uint64_t moved = !clean && right != nullptr ? moved_slots(leaf, *right) : 0;
     for (std::uint32_t slot = 0; slot < kEntries; ++slot) {
       Entry& entry = leaf.entries[slot];
       if (platform.load(Codec::commit(entry)) == 0) continue;
       Probe probe{.word = platform.load(entry.key)};
-      Expected<bool> counts = false;
-      if constexpr (kBytes) {
-        counts = admit_bytes(desc, entry, clean, (moved >> slot & 1) != 0, probe, wrote);
-      } else {
-        counts = admit_word(desc, entry, probe);
-      }
+      auto counts = admit_bytes(desc, entry, clean, (moved >> slot & 1) != 0, probe, wrote);
       if (!counts) return std::move(counts.error());
       if (*counts) desc.set_fingerprint(slot, probe.fingerprint);
+    }
+    return {};
+  }
+
+  // Makes the entries that count visible. `right`: the neighbour, or null.
+  [[gnu::noinline]] Status load_slots(Desc& desc, const Leaf* right, bool clean, bool& wrote) {
+    Leaf& leaf = leaf_of(desc);
+    if constexpr (kBytes) {
+      if (Status s = load_bytes(desc, leaf, right, clean, wrote); !s.ok()) return s;
+    } else {
+      if (Status s = load_words(desc, leaf); !s.ok()) return s;
     }
     if (clean && word_records_ &&
         !matches<P>(leaf.values_crc == values_crc(leaf, desc.visible()), "phast.values.crc"_site)) {
