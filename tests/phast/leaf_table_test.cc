@@ -1,13 +1,13 @@
 // test: tsan, cross
-// Home lines, the slot of a new entry, and the line that a lookup prefetches; numbers of leaves.
+// Home lines, the slot of a new entry, and the line that a lookup prefetches; numbers of leaves;
+// scan orders.
 #include "index/phast/leaf_table.h"
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <atomic>
 #include <cstdint>
-#include <deque>
+#include <cstring>
 #include <memory>
 #include <set>
 #include <thread>
@@ -133,38 +133,64 @@ TEST(LeafNumbers, ThreadsOfARecoveryShareTheChunks) {
   EXPECT_EQ(table.take_found(200 * 64), kNoLeaf) << "beyond the pool";
 }
 
-TEST(ScanOrders, EachIsTakenOnce) {
-  constexpr int kThreads = 4;
+TEST(ScanOrders, OneIsOfItsVersionAndWhole) {
+  constexpr int kWriters = 3;
+  constexpr std::uint64_t kVersions = 40'000;
+  constexpr std::uint32_t kNumber = 64;
   LeafTable<Default> table;
   ASSERT_TRUE(table.reserve(1000).ok());
-  std::array<std::atomic<bool>, 2000> taken{};
+  const auto slot_in = [](std::uint64_t version, std::uint32_t count, std::uint32_t i) {
+    return static_cast<std::uint8_t>((version / 2 * 7 + count * 3 + i) % 60);
+  };
+  std::atomic<std::uint64_t> newest{2};
   std::atomic<std::uint32_t> wrong{0};
+  std::atomic<std::uint32_t> found{0};
   std::vector<std::thread> threads;
-  for (int t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&] {
-      std::deque<std::uint32_t> mine;
-      for (int i = 0; i < 20'000; ++i) {
-        const std::uint32_t number = table.take_order();
-        if (number == 0 || taken[number].exchange(true)) ++wrong;
-        mine.push_back(number);
-        if (mine.size() < 20) continue;
-        taken[mine.front()] = false;
-        table.give_order(mine.front());
-        mine.pop_front();
-      }
-      for (const std::uint32_t number : mine) {
-        taken[number] = false;
-        table.give_order(number);
+  for (int t = 0; t < kWriters; ++t) {
+    threads.emplace_back([&, t] {
+      std::uint8_t slots[64] = {};
+      // Until the reader has come across one, too.
+      for (std::uint64_t version = 2; version < kVersions || found == 0; version += 2) {
+        // Also older ones, and of one version larger and smaller ones.
+        const std::uint64_t of = t == 0 ? version : newest.load();
+        const auto count = static_cast<std::uint32_t>(1 + (version / 2 + t) % 60);
+        for (std::uint32_t i = 0; i < 60; ++i) slots[i] = slot_in(of, count, i);
+        table.keep_order(kNumber, of, slots, count);
+        if (t == 0) newest = version;
       }
     });
   }
+  threads.emplace_back([&] {
+    std::uint8_t slots[64] = {};
+    while (newest < kVersions - 2 || found == 0) {
+      const std::uint64_t version = newest;
+      const std::uint32_t count = table.order_of(kNumber, version, slots);
+      if (count != 0) ++found;
+      for (std::uint32_t i = 0; i < count; ++i) {
+        if (slots[i] != slot_in(version, count, i)) ++wrong;
+      }
+    }
+  });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0U);
-  EXPECT_LE(table.order_bytes(), kThreads * 20 * 60U) << "free ones are not used again";
-  // Another thread gets those of all lists, and then new ones until there are none.
-  std::uint32_t count = 0;
-  while (table.take_order() != 0) ++count;
-  EXPECT_EQ(count, 16U * 64 - 1);
+  EXPECT_GT(found, 0U);
+}
+
+TEST(ScanOrders, OnlyANewerOneIsKept) {
+  LeafTable<Default> table;
+  ASSERT_TRUE(table.reserve(1000).ok());
+  std::uint8_t slots[64] = {3, 1, 2};
+  std::uint8_t kept[64] = {};
+  EXPECT_EQ(table.order_of(70, 4, kept), 0U);
+  table.keep_order(70, 4, slots, 2);
+  table.keep_order(70, 2, slots, 3);
+  EXPECT_EQ(table.order_of(70, 4, kept), 2U) << "of an older version";
+  table.keep_order(70, 4, slots, 3);
+  table.keep_order(70, 4, slots, 1);
+  ASSERT_EQ(table.order_of(70, 4, kept), 3U) << "of fewer entries";
+  EXPECT_EQ(std::memcmp(kept, slots, 3), 0);
+  EXPECT_EQ(table.order_of(70, 6, kept), 0U);
+  EXPECT_EQ(table.order_of(71, 4, kept), 0U);
 }
 
 }  // namespace

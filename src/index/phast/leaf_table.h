@@ -8,6 +8,7 @@
 //   line 0   version | low | bound | order | next, leaf       read by all, seldom written
 //   line 1   fingerprint of each slot, 0: nothing shown | 4 stripes
 //   line 2   (byte strings only) the separators behind low and bound
+//   Apart, by number, for leaves that were scanned: the order of the slots, a line.
 // INVARIANTS (DRAM)
 //   phast.D1  A slot with a fingerprint is visible: it holds a durable entry (one in flight
 //       excepted) of a key that has this fingerprint.
@@ -74,7 +75,7 @@ struct alignas(64) Descriptor {
   Atomic<std::uint64_t> version{0};
   Atomic<std::uint64_t> low{0};    // inclusive word, if there is no separator
   Atomic<std::uint64_t> bound{0};  // inclusive
-  Atomic<std::uint64_t> order{0};  // number of the cached scan order and its stamp, or 0
+  Atomic<std::uint64_t> order{0};  // what the scan order is valid for; see LeafTable
   Atomic<std::uint32_t> next{kNoLeaf};
   Atomic<std::uint32_t> leaf{0};  // offset in the pool / sizeof(Leaf)
 
@@ -152,24 +153,13 @@ struct alignas(64) Descriptor {
   }
 };
 
-// A leaf's entries in key order, valid for one version and number of entries. Every scanned leaf
-// has one, so it is not padded to a line. The first bytes of a free one name the next free one.
-template <class G>
+// The slots of a leaf in key order: a byte each, eight in a word. A line, by the leaf's number: a
+// scan prefetches it with the leaf.
+template <class T>
 struct ScanOrder {
-  std::uint8_t slots[60];
-
-  std::uint32_t next_free() const {
-    std::uint32_t number = 0;
-    std::memcpy(&number, slots, sizeof(number));
-    return number;
-  }
-  void set_next_free(std::uint32_t number) { std::memcpy(slots, &number, sizeof(number)); }
-  void prefetch() const {
-    __builtin_prefetch(slots);
-    __builtin_prefetch(slots + sizeof(slots) - 1);
-  }
+  static constexpr std::uint32_t kWords = (T::Geometry::kLeafEntries + 7) / 8;
+  typename T::Platform::template Atomic<std::uint64_t> words[kWords];
 };
-static_assert(sizeof(ScanOrder<DefaultGeometry>) == 60);
 
 template <class T>
 class LeafTable {
@@ -177,7 +167,7 @@ class LeafTable {
 
  public:
   using Desc = Descriptor<T>;
-  using Order = ScanOrder<typename T::Geometry>;
+  using Order = ScanOrder<T>;
   static constexpr bool kBytes = T::Codec::kBytes;
 
   // `places`: how many leaves the pool would hold if it held nothing else. At most 2^32 - 128 of
@@ -188,11 +178,10 @@ class LeafTable {
     if (Status s = chunks_.reserve(regions); !s.ok()) return s;
     if (Status s = regions_.reserve(regions + 1); !s.ok()) return s;
     if (Status s = taken_.reserve(regions + 1); !s.ok()) return s;
-    return orders_.reserve(regions * kChunk);
+    return orders_.reserve((regions + 1) * kChunk);
   }
 
   Desc& operator[](std::uint32_t number) const { return descriptors_[number]; }
-  Order& order(std::uint32_t number) const { return orders_[number]; }
   // Returns the place of the leaf without a look at its descriptor: a hint, for prefetches.
   [[gnu::always_inline]] std::uint32_t place(std::uint32_t number) const {
     return regions_[number / kChunk].load(std::memory_order_relaxed) * kChunk + number % kChunk;
@@ -230,48 +219,61 @@ class LeafTable {
     regions_[chunk].store(free_chunk_, std::memory_order_relaxed);
     free_chunk_ = chunk;
   }
-  // Takes a free scan order, if possible of the thread's list, or a new one. 0: all are taken.
-  std::uint32_t take_order() {
-    const std::uint32_t own = P::thread_slot();
-    for (std::uint32_t i = 0; i < kOrderLists; ++i) {
-      OrderList& list = order_lists_[(own + i) % kOrderLists];
-      if (list.first.load(std::memory_order_relaxed) == 0) continue;
-      LatchGuard guard(list.latch);
-      const std::uint32_t number = list.first.load(std::memory_order_relaxed);
-      if (number == 0) continue;
-      list.first.store(orders_[number].next_free(), std::memory_order_relaxed);
-      return number;
+
+  // --- scan orders ---
+  // The words of an order change in place. The stamp in the descriptor is kOrderBusy meanwhile, and
+  // stamps only rise. So a reader that finds a stamp before and after it has copied the words has
+  // copied what was kept with that stamp.
+
+  // Copies the order of the leaf and returns how many slots it has. 0: none is kept for this
+  // version. `slots`: has room for 64.
+  [[gnu::always_inline]] std::uint32_t order_of(std::uint32_t number, std::uint64_t version,
+                                                std::uint8_t* slots) const {
+    const Desc& desc = descriptors_[number];
+    const std::uint64_t stamp = desc.order.load(std::memory_order_acquire);
+    if (stamp >> kCountBits != version) return 0;
+    for (std::uint32_t i = 0; i < Order::kWords; ++i) {
+      const std::uint64_t word = orders_[number].words[i].load(std::memory_order_acquire);
+      std::memcpy(slots + 8 * i, &word, 8);
     }
-    std::uint32_t high = order_high_.load(std::memory_order_relaxed);
-    do {
-      if (high + 1 >= orders_.capacity()) return 0;
-    } while (!order_high_.compare_exchange_strong(high, high + 1, std::memory_order_relaxed));
-    return high + 1;
+    const bool whole = desc.order.load(std::memory_order_relaxed) == stamp;
+    return whole ? stamp & ((1U << kCountBits) - 1) : 0;
   }
-  void give_order(std::uint32_t number) {
-    OrderList& list = order_lists_[P::thread_slot() % kOrderLists];
-    LatchGuard guard(list.latch);
-    orders_[number].set_next_free(list.first.load(std::memory_order_relaxed));
-    list.first.store(number, std::memory_order_relaxed);
+  // Keeps an order, unless a newer one is kept or is being kept. `slots`: of 64.
+  void keep_order(std::uint32_t number, std::uint64_t version, const std::uint8_t* slots,
+                  std::uint32_t count) {
+    Desc& desc = descriptors_[number];
+    const std::uint64_t stamp = version << kCountBits | count;
+    std::uint64_t before = desc.order.load(std::memory_order_relaxed);
+    if (before >= stamp ||
+        !desc.order.compare_exchange_strong(before, kOrderBusy, std::memory_order_acquire)) {
+      return;
+    }
+    for (std::uint32_t i = 0; i < Order::kWords; ++i) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, slots + 8 * i, 8);
+      orders_[number].words[i].store(word, std::memory_order_release);  // after kOrderBusy
+    }
+    desc.order.store(stamp, std::memory_order_release);
   }
+  [[gnu::always_inline]] void prefetch_order(std::uint32_t number) const {
+    __builtin_prefetch(&orders_[number]);
+  }
+
   bool empty() const { return high_chunk_ == 0; }
+  // Without orders.
   std::uint64_t dram_bytes() {
     LatchGuard guard(latch_);
     constexpr std::uint64_t kOfChunk = kChunk * sizeof(Desc) + 3 * sizeof(std::uint32_t);
-    return high_chunk_ * kOfChunk + order_bytes();
-  }
-  std::uint64_t order_bytes() const {
-    return std::uint64_t{order_high_.load(std::memory_order_relaxed)} * sizeof(Order);
+    return high_chunk_ * kOfChunk;
   }
 
  private:
   static constexpr std::uint32_t kChunk = 64;
   using Number = typename P::template Atomic<std::uint32_t>;
-  static constexpr std::uint32_t kOrderLists = 16;
-  struct alignas(kOwnLine) OrderList {
-    typename P::Latch latch;
-    typename P::template Atomic<std::uint32_t> first{0};
-  };
+  // A stamp: the version, then the number of entries. 0: none was kept.
+  static constexpr std::uint32_t kCountBits = 6;
+  static constexpr std::uint64_t kOrderBusy = ~std::uint64_t{0};
 
   // The chunk of a place's region; 0: none.
   std::uint32_t chunk_of(std::uint32_t place) const {
@@ -302,15 +304,13 @@ class LeafTable {
   }
 
   Arena<Desc> descriptors_;
-  Arena<Number> regions_;  // by chunk; of a free one: the next
-  Arena<Order> orders_;
+  Arena<Number> regions_;                      // by chunk; of a free one: the next
+  Arena<Order> orders_;                        // by number
   alignas(kOwnLine) typename P::Latch latch_;  // of changes of the next four; see take_found()
   Arena<Number> chunks_;                       // by region; 0: none
   Arena<Number> taken_;                        // by chunk: how many of its numbers
   std::uint32_t free_chunk_ = 0;
   std::uint32_t high_chunk_ = 0;
-  OrderList order_lists_[kOrderLists];  // of free ones; a thread's by its slot
-  alignas(kOwnLine) typename P::template Atomic<std::uint32_t> order_high_{0};
 };
 
 }  // namespace perdure::phast

@@ -3,19 +3,21 @@
 // than what has returned), ordered.N1; and for the scan orders (phast.D3).
 //
 // SCAN  One leaf at a time: a validated snapshot of its entries in key order, delivered under the
-//   guard. The order of the slots is kept per scanned leaf, and is used again while the version and
-//   the number of entries are the same. It is built and used at settled moments only, when no
+//   guard. All of a leaf is prefetched before it is entered; of the next one, when it is likely to
+//   be needed. The order of the slots is kept per scanned leaf, and is used again while the version
+//   and the number of entries are the same. It is built and used at settled moments only, when no
 //   stripe is held. An erase raises the version while it holds its stripe. So between two settled
 //   moments of one version the set of visible slots has only grown, and equal numbers mean equal
 //   sets (phast.D3). If a set was read twice within one version, it was also the set in between.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <type_traits>
+#include <string_view>
 #include <utility>
 
 #include "index/ordered/scan_range.h"
@@ -29,9 +31,10 @@ class Lookup : public State<T> {
 
  protected:
   using Base::absent, Base::begin_read, Base::context_, Base::damaged_record, Base::deliver,
-      Base::inner_, Base::key_of, Base::kGroup, Base::kOrderNumber, Base::leaf_of,
-      Base::prefetch_home, Base::prefetch_leaf, Base::record_at, Base::records, Base::records_,
-      Base::root_, Base::stripe_of, Base::table_, Base::value_of, Base::zero_latch_;
+      Base::inner_, Base::key_of, Base::kGroup, Base::leaf_of, Base::prefetch_home,
+      Base::prefetch_leaf, Base::prefetch_record, Base::prefetch_rest, Base::record_at,
+      Base::records, Base::records_, Base::root_, Base::stripe_of, Base::table_, Base::value_of,
+      Base::zero_latch_;
   using typename Base::Codec, typename Base::Desc, typename Base::Entry, typename Base::Got,
       typename Base::Inner, typename Base::Keys, typename Base::Leaf, typename Base::P,
       typename Base::Visit;
@@ -53,11 +56,16 @@ class Lookup : public State<T> {
     std::uint64_t left = range.limit;
     Batch batch;
     bool end = false;
-    std::uint32_t hint = inner_.locate(position);
+    const auto locate = [&] {
+      const std::uint32_t number = inner_.locate(position);
+      prefetch_leaf(number);
+      if (!range.reverse && left > kEntries / 2) prefetch_leaf(inner_.shortcut_behind(position));
+      return number;
+    };
+    std::uint32_t hint = locate();
     while (left > 0) {
       const Entered entered = enter(position, hint);
       hint = entered.number;
-      __builtin_prefetch(&table_[table_[hint].next.load(std::memory_order_relaxed)]);
       if (!snapshot(entered, limits, range.reverse, left, batch)) continue;
       // A split lowers the bound before it raises the version: the entries behind the bound are in
       // another leaf by now. A forward scan reaches them, a reverse scan would not.
@@ -73,7 +81,7 @@ class Lookup : public State<T> {
       if (context_.platform.poisoned()) return fail(context_.platform.failure());
       if (!more) return {};
       if (end || limits.end_before(position, range.reverse)) break;
-      hint = !range.reverse && batch.next != kNoLeaf ? batch.next : inner_.locate(position);
+      hint = !range.reverse && batch.next != kNoLeaf ? batch.next : locate();
     }
     if (!kBytes && range.reverse && left > 0) {
       auto go_on = scan_zero(limits, visit);
@@ -168,8 +176,7 @@ class Lookup : public State<T> {
       if (m == 0) continue;
       const Entry& entry = leaf_of(desc).entries[__builtin_ctzll(m)];
       const std::uint64_t word = context_.platform.load(entry.value);
-      __builtin_prefetch(record_at(word));
-      __builtin_prefetch(reinterpret_cast<const char*>(record_at(word)) + kLine);
+      prefetch_record(word);
     }
     return {};
   }
@@ -268,43 +275,46 @@ class Lookup : public State<T> {
 
   // Sorts the given slots by key and returns their number. Keys are copied first, because a writer
   // may empty a slot meanwhile (only scans call this without the latches). Such a slot is omitted.
+  // `order`: has room for 64.
+  // The rank of a word is the number of smaller ones, by the first 15 bits in which the words
+  // differ. So no branch depends on a comparison: it would be mispredicted every second time.
   [[gnu::noinline]] std::uint32_t sort_slots(const Leaf& leaf, std::uint64_t slots,
                                              std::uint8_t* order) const {
-    struct Item {
-      std::conditional_t<kBytes, Probe, std::uint64_t> key;
-      std::uint8_t slot;
-    };
-    Item items[64];
+    Unsorted all;
+    std::uint64_t least = ~std::uint64_t{0};
+    std::uint64_t most = 0;
     std::uint32_t count = 0;
     for (; slots != 0; slots &= slots - 1) {
-      const auto slot = static_cast<std::uint8_t>(__builtin_ctzll(slots));
+      const auto slot = static_cast<std::uint64_t>(__builtin_ctzll(slots));
       const Entry& entry = leaf.entries[slot];
-      if constexpr (kBytes) {
-        const std::uint64_t word = context_.platform.load(entry.value);
-        if (word == 0) continue;
-        items[count++] = {{.word = context_.platform.load(entry.key), .bytes = key_of(word)}, slot};
-      } else {
-        const std::uint64_t word = context_.platform.load(entry.key);
-        if (word != 0) items[count++] = {word, slot};
-      }
+      if constexpr (kBytes) all.values[count] = context_.platform.load(entry.value);
+      const std::uint64_t word = context_.platform.load(entry.key);
+      if ((kBytes ? all.values[count] : word) == 0) [[unlikely]]
+        continue;
+      all.words[count] = word;
+      all.slots[count++] = static_cast<std::uint8_t>(slot);
+      least = std::min(least, word);
+      most = std::max(most, word);
     }
-    std::sort(items, items + count, [](const Item& a, const Item& b) {
-      if constexpr (kBytes) {
-        return a.key.word != b.key.word ? a.key.word < b.key.word : a.key.bytes < b.key.bytes;
-      } else {
-        return a.key < b.key;
-      }
-    });
-    for (std::uint32_t i = 0; i < count; ++i) order[i] = items[i].slot;
+    const int shift = std::max(0, 49 - std::countl_zero((most - least) | 1));
+    std::int16_t digits[64] = {};
+    for (std::uint32_t i = 0; i < count; ++i) {
+      digits[i] = static_cast<std::int16_t>((all.words[i] - least) >> shift);
+    }
+    std::int16_t ranks[64] = {};
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::int16_t digit = digits[i];
+      for (std::uint32_t j = 0; j < 64; ++j) ranks[j] = ranks[j] + (digit < digits[j] ? 1 : 0);
+    }
+    std::uint64_t taken = 0;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      order[ranks[i]] = all.slots[i];
+      taken |= 1ULL << ranks[i];
+    }
+    if (static_cast<std::uint32_t>(std::popcount(taken)) != count) [[unlikely]]
+      sort_ties(all, ranks, count, order);
     return count;
   }
-
-  // Returns the upper bits of a descriptor's order word: what the order is valid for.
-  static std::uint64_t order_stamp(std::uint64_t version, std::uint32_t count) {
-    return version << 6 << 26 | std::uint64_t{count} << 26;
-  }
-  static constexpr std::uint64_t kCount = (1ULL << 6) - 1;
-  static constexpr std::uint64_t kOfOrder = kCount << 26 | kOrderNumber;
 
  private:
   // --- find ---
@@ -384,6 +394,7 @@ class Lookup : public State<T> {
   // --- scan ---
 
   using Limits = ordered::Limits<Codec>;
+  static constexpr std::uint32_t kAhead = 8;  // records in flight
 
   // What was copied of a leaf.
   struct Batch {
@@ -413,10 +424,40 @@ class Lookup : public State<T> {
     return slots;
   }
 
-  static void finish_order(void* self, std::uint64_t number) {
-    static_cast<Lookup*>(self)->table_.give_order(static_cast<std::uint32_t>(number));
+  // What was copied of a leaf, to sort it.
+  struct Unsorted {
+    std::uint64_t words[64];
+    std::uint64_t values[kBytes ? 64 : 1];
+    std::uint8_t slots[64];
+  };
+  // Sorts slots of which some have the same rank: those are next to each other.
+  [[gnu::noinline]] void sort_ties(const Unsorted& all, const std::int16_t* ranks,
+                                   std::uint32_t count, std::uint8_t* order) const {
+    std::string_view keys[kBytes ? 64 : 1];
+    if constexpr (kBytes) {
+      for (std::uint32_t i = 0; i < count; ++i) __builtin_prefetch(record_at(all.values[i]));
+      for (std::uint32_t i = 0; i < count; ++i) keys[i] = key_of(all.values[i]);
+    }
+    std::uint8_t sorted[64];  // indices
+    std::uint64_t taken = 0;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      auto at = static_cast<std::uint32_t>(ranks[i]);
+      while ((taken >> at & 1) != 0) ++at;
+      taken |= 1ULL << at;
+      sorted[at] = static_cast<std::uint8_t>(i);
+    }
+    for (std::uint32_t i = 1; i < count; ++i) {
+      const std::uint8_t a = sorted[i];
+      const auto below = [&](std::uint8_t b) {
+        return all.words[a] != all.words[b] ? all.words[a] < all.words[b]
+                                            : kBytes && keys[a] < keys[b];
+      };
+      std::uint32_t at = i;
+      for (; at > 0 && below(sorted[at - 1]); --at) sorted[at] = sorted[at - 1];
+      sorted[at] = a;
+    }
+    for (std::uint32_t i = 0; i < count; ++i) order[i] = all.slots[sorted[i]];
   }
-  static constexpr Reclaimer kOrderReclaimer{nullptr, &finish_order};
 
   // Adds the other visible slots to the sorted ones at the front of `order`. Returns false if it
   // cannot: a writer may empty a slot meanwhile, and its key then tells no place.
@@ -463,65 +504,69 @@ class Lookup : public State<T> {
     }
   }
 
-  // Sorts the visible slots. The cached order is used as long as no entry was removed: entries that
-  // came since are added to it. Caches a new order if `settled`.
-  [[gnu::noinline]] std::uint32_t ordered_slots(Desc& desc, const Leaf& leaf,
-                                                const Entered& entered, std::uint64_t visible,
-                                                bool settled, std::uint8_t* order) {
-    const auto count = static_cast<std::uint32_t>(__builtin_popcountll(visible));
-    const std::uint64_t cached = desc.order.load(std::memory_order_acquire);
-    const std::uint64_t stamp = order_stamp(entered.version, count);
-    std::uint32_t sorted = 0;
-    if (settled && cached != 0 && (cached | kOfOrder) == (stamp | kOfOrder)) {
-      sorted = static_cast<std::uint32_t>(cached >> 26 & kCount);
-      std::memcpy(order, table_.order(static_cast<std::uint32_t>(cached & kOrderNumber)).slots,
-                  sorted);
-      if (sorted == count) {
-        PERDURE_ASSERT(P, "phast.D3",
-                       desc.version.load(std::memory_order_acquire) != entered.version ||
-                           slots_of(order, count) == visible);
-        return count;
-      }
-      sorted = add_slots(leaf, visible, sorted, order) ? count : 0;
-    }
+  // Sorts the visible slots. The order kept is used as long as no entry was removed: entries that
+  // came since are added to it. Keeps a new order if `settled`. `order`: has room for 64.
+  [[gnu::always_inline]] std::uint32_t ordered_slots(const Entered& entered, const Leaf& leaf,
+                                                     std::uint64_t visible, bool settled,
+                                                     std::uint8_t* order) {
+    const std::uint32_t kept =
+        settled ? table_.order_of(entered.number, entered.version, order) : 0;
+    if (kept != static_cast<std::uint32_t>(std::popcount(visible))) [[unlikely]]
+      return new_order(entered, leaf, visible, settled, kept, order);
+    PERDURE_ASSERT(
+        P, "phast.D3",
+        table_[entered.number].version.load(std::memory_order_acquire) != entered.version ||
+            slots_of(order, kept) == visible);
+    return kept;
+  }
+  [[gnu::noinline]] std::uint32_t new_order(const Entered& entered, const Leaf& leaf,
+                                            std::uint64_t visible, bool settled, std::uint32_t kept,
+                                            std::uint8_t* order) {
+    const Desc& desc = table_[entered.number];
+    const auto count = static_cast<std::uint32_t>(std::popcount(visible));
+    std::uint32_t sorted = kept != 0 && add_slots(leaf, visible, kept, order) ? count : 0;
     if (sorted == 0) sorted = sort_slots(leaf, visible, order);
-    if (!settled || sorted != count || count == 0 || desc.visible() != visible ||
-        desc.version.load(std::memory_order_acquire) != entered.version) {
-      return sorted;
-    }
-    const std::uint32_t fresh = table_.take_order();
-    if (fresh == 0) return sorted;
-    if (fresh > kOrderNumber) {
-      table_.give_order(fresh);
-      return sorted;
-    }
-    std::memcpy(table_.order(fresh).slots, order, sorted);
-    std::uint64_t expected = cached;
-    if (desc.order.compare_exchange_strong(expected, stamp | fresh, std::memory_order_acq_rel)) {
-      if (cached != 0) context_.epochs.retire(kOrderReclaimer, this, cached & kOrderNumber);
-    } else {
-      table_.give_order(fresh);
+    if (settled && sorted == count && desc.visible() == visible &&
+        desc.version.load(std::memory_order_acquire) == entered.version) {
+      table_.keep_order(entered.number, entered.version, order, count);
     }
     return sorted;
   }
 
-  // Returns the first position in key order whose word is not below `word`. Returns 0 if an entry
-  // is being emptied: its word then tells nothing about the others.
-  std::uint32_t first_at(const Leaf& leaf, const std::uint8_t* order, std::uint32_t count,
-                         std::uint64_t word) const {
-    std::uint32_t low = 0;
-    std::uint32_t high = count;
-    while (low < high) {
-      const std::uint32_t middle = (low + high) / 2;
-      const std::uint64_t key = context_.platform.load(leaf.entries[order[middle]].key);
-      if (key == 0 && !kBytes) return 0;
-      if (key < word) {
-        low = middle + 1;
-      } else {
-        high = middle;
+  // Returns where a scan begins in key order: no entry before that is at or behind its first key.
+  [[gnu::always_inline]] std::size_t begin_of(const Desc& desc, std::span<const std::uint8_t> order,
+                                              const Probe& from) const {
+    if (from.fingerprint != 0) {  // a key: probably it is there
+      std::uint64_t ignored = 0;
+      const std::uint32_t slot = find_slot(desc, from, ignored);
+      const void* at = slot != kNoSlot
+                           ? std::memchr(order.data(), static_cast<int>(slot), order.size())
+                           : nullptr;
+      if (at != nullptr) {
+        return static_cast<std::size_t>(static_cast<const std::uint8_t*>(at) - order.data());
       }
     }
-    return low;
+    return !kBytes && from.word <= desc.low.load(std::memory_order_relaxed)
+               ? 0
+               : first_at(leaf_of(desc), order, from.word);
+  }
+  // Returns the first position in key order whose word is not below `word`. Returns 0 if an entry
+  // is being emptied: its word then tells nothing about the others.
+  [[gnu::noinline]] std::size_t first_at(const Leaf& leaf, std::span<const std::uint8_t> order,
+                                         std::uint64_t word) const {
+    if (order.empty()) return 0;
+    bool emptied = false;
+    const auto below = [&](std::size_t position) {
+      const std::uint64_t key = context_.platform.load(leaf.entries[order[position]].key);
+      emptied |= !kBytes && key == 0;
+      return static_cast<std::size_t>(key < word);
+    };
+    std::size_t first = 0;
+    for (std::size_t n = order.size(); n > 1; n -= n / 2) {
+      first += below(first + n / 2 - 1) * (n / 2);  // no branch, which would be mispredicted
+    }
+    first += below(first);
+    return emptied ? 0 : first;
   }
 
   // Copies the entries within the limits and the batch's bound, in the direction of the scan, and
@@ -537,25 +582,29 @@ class Lookup : public State<T> {
     if (limits.has_to && limits.to.word == 0) return 0;
     if (limits.has_to && limits.to.word - 1 < end - 1) end = limits.to.word;
     if (end - 1 < first || limit == 0) return 0;
-    const bool plain = !records();
-    std::uint32_t count = 0;
-    const std::size_t begin =
-        reverse ? 0 : first_at(leaf, order.data(), static_cast<std::uint32_t>(order.size()), first);
-    for (std::size_t i = begin; i < order.size(); ++i) {
-      const Entry& entry = leaf.entries[order[reverse ? order.size() - 1 - i : i]];
+    const std::size_t size = order.size();
+    const std::size_t step = reverse ? ~std::size_t{0} : 1;
+    detail::Entry* out = batch.entries;
+    const detail::Entry* const full = out + std::min<std::uint64_t>(limit, size);
+    for (std::size_t i = reverse ? size - 1 : 0; i < size && out != full; i += step) {
+      const Entry& entry = leaf.entries[order[i]];
       const std::uint64_t key = platform.load(entry.key);
       if (key - first > end - 1 - first) [[unlikely]] {
         if (key != 0 && (key < first) == reverse) break;
         continue;
       }
-      const std::uint64_t word = platform.load(entry.value);
-      detail::Entry& out = batch.entries[count];
-      out = {.key = {.word = key}, .value = {.word = word, .word_size = 8}};
-      if (!plain && !value_of(word, out.value)) {
-        batch.damaged = word;
-        continue;
+      *out++ = {.key = {.word = key},
+                .value = {.word = platform.load(entry.value), .word_size = 8}};
+    }
+    const auto count = static_cast<std::uint32_t>(out - batch.entries);
+    if (records()) {
+      const std::span<detail::Entry> entries(batch.entries, count);
+      for (const detail::Entry& entry : entries) prefetch_record(entry.value.word);
+      for (detail::Entry& entry : entries) {
+        const std::uint64_t word = entry.value.word;
+        if (!value_of(word, entry.value)) batch.damaged = word;
+        prefetch_rest(entry.value);
       }
-      if (++count == limit) break;
     }
     return count;
   }
@@ -575,10 +624,16 @@ class Lookup : public State<T> {
     };
     std::uint32_t count = 0;
     const auto size = static_cast<std::uint32_t>(order.size());
-    const std::uint32_t begin =
-        limits.has_from && !reverse ? first_at(leaf, order.data(), size, limits.from.word) : 0;
-    for (std::uint32_t i = begin; i < size && count < limit; ++i) {
-      const Entry& entry = leaf.entries[order[reverse ? size - 1 - i : i]];
+    const auto entry_at = [&](std::uint32_t i) -> const Entry& {
+      return leaf.entries[order[reverse ? size - 1 - i : i]];
+    };
+    std::uint32_t fetched = 0;
+    for (std::uint32_t i = 0; i < size && count < limit; ++i) {
+      // Records lie apart, so their misses must overlap.
+      for (; fetched < size && fetched < i + kAhead && fetched - i < limit - count; ++fetched) {
+        prefetch_record(platform.load(entry_at(fetched).value));
+      }
+      const Entry& entry = entry_at(i);
       const std::uint64_t word = platform.load(entry.value);
       if (word == 0) continue;
       detail::Entry& out = batch.entries[count];
@@ -589,6 +644,7 @@ class Lookup : public State<T> {
       }
       out.key = {.word = platform.load(entry.key),
                  .bytes = RecordView::read(platform, record_at(word)).key()};
+      prefetch_rest(out.value);
       if (beyond(out)) {
         if (!reverse) break;
       } else if (limits.has_from && before(out, limits.from)) {
@@ -606,12 +662,12 @@ class Lookup : public State<T> {
   // Returns false if the leaf changed meanwhile.
   [[gnu::noinline]] bool snapshot(const Entered& entered, const Limits& limits, bool reverse,
                                   std::uint64_t limit, Batch& batch) {
-    Desc& desc = table_[entered.number];
+    const Desc& desc = table_[entered.number];
     const Leaf& leaf = leaf_of(desc);
-    prefetch_leaf(desc);
     // The range first: entries that a split moves out of it are not delivered, however far the
     // split has come, and the scan goes on behind the same bound.
     batch.next = desc.next.load(std::memory_order_acquire);
+    if (!reverse && limit > kEntries / 2) prefetch_leaf(batch.next);
     batch.low = desc.low.load(std::memory_order_acquire);
     batch.bound = desc.bound.load(std::memory_order_acquire);
     if constexpr (kBytes) {
@@ -623,13 +679,11 @@ class Lookup : public State<T> {
     }
     const bool settled = desc.search.stripes.load() == 0;  // before the slots
     const std::uint64_t visible = desc.visible();
-    std::uint8_t slots[64];
-    const std::uint32_t count = ordered_slots(desc, leaf, entered, visible, settled, slots);
-    if (batch.next != kNoLeaf && limit > kEntries / 3 && !reverse) {
-      prefetch_leaf(table_[batch.next]);
-    }
+    std::uint8_t slots[64] = {};
+    const std::uint32_t count = ordered_slots(entered, leaf, visible, settled, slots);
     batch.damaged = 0;
-    const std::span<const std::uint8_t> order(slots, count);
+    std::span<const std::uint8_t> order(slots, count);
+    if (!reverse && limits.has_from) order = order.subspan(begin_of(desc, order, limits.from));
     if constexpr (kBytes) {
       batch.count = collect_bytes(leaf, order, limits, reverse, limit, batch);
     } else {

@@ -8,7 +8,7 @@
 //   slots of deleted entries are reused, empty leaves freed.
 // LAYOUT  layout.h (media), leaf_table.h (descriptors), ordered/inner.h (DRAM levels).
 // READING PATH  (lines) Core: layout.h 78, codec.h 52, leaf_table.h 283, zero_latch.h 65,
-//   state.h 135, lookup.h 652, structure.h 383, write.h 607, recovery.h 712. Optional: write_many,
+//   state.h 153, lookup.h 727, structure.h 379, write.h 642, recovery.h 714. Optional: write_many,
 //   the plans of batches and check() have no files of their own; in each section of a class they
 //   follow the core. Each layer derives from the one before it: MapEngine -> state.h -> lookup.h ->
 //   structure.h -> write.h -> recovery.h -> phast.h.

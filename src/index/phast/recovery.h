@@ -23,10 +23,10 @@ class Recovery : public Write<T> {
 
  protected:
   using Base::check_record, Base::context_, Base::count_, Base::counts_, Base::enter,
-      Base::for_each_leaf, Base::inner_, Base::kOrderNumber, Base::leaf_of, Base::leaf_offset,
-      Base::order_stamp, Base::pass_over, Base::persist, Base::place_of, Base::probe_of,
-      Base::record_at, Base::record_values_, Base::records, Base::root_, Base::root_offset_,
-      Base::sort_slots, Base::table_, Base::value_of, Base::word_records_;
+      Base::for_each_leaf, Base::inner_, Base::leaf_of, Base::leaf_offset, Base::pass_over,
+      Base::persist, Base::place_of, Base::probe_of, Base::record_at, Base::record_values_,
+      Base::records, Base::root_, Base::root_offset_, Base::sort_slots, Base::table_,
+      Base::value_of, Base::word_records_;
   using typename Base::Codec, typename Base::Desc, typename Base::Entry, typename Base::Inner,
       typename Base::Leaf, typename Base::P;
 
@@ -116,11 +116,15 @@ class Recovery : public Write<T> {
     out.engine = Engine::phast;
     out.entries = 0;
     out.leaves = 0;
+    out.scan_order_bytes = 0;
     std::uint64_t record_bytes = 0;
     for_each_leaf([&](std::uint32_t number) {
       const Desc& desc = table_[number];
       const std::uint64_t visible = desc.visible();
       ++out.leaves;
+      if (desc.order.load(std::memory_order_relaxed) != 0) {
+        out.scan_order_bytes += sizeof(ScanOrder<T>);
+      }
       out.entries += static_cast<std::uint64_t>(__builtin_popcountll(visible));
       if (!records()) return;
       const Leaf& leaf = leaf_of(desc);
@@ -138,8 +142,7 @@ class Recovery : public Write<T> {
     out.inner_nodes = inner_.node_count();
     out.pm_bytes =
         out.leaves * sizeof(Leaf) + record_bytes + context_.heap.block_bytes(root_offset_);
-    out.scan_order_bytes = table_.order_bytes();
-    out.dram_bytes = table_.dram_bytes() + inner_.dram_bytes();
+    out.dram_bytes = table_.dram_bytes() + inner_.dram_bytes() + out.scan_order_bytes;
     out.splits = counts_.splits.load(std::memory_order_relaxed);
     out.merges = counts_.unlinks.load(std::memory_order_relaxed);
   }
@@ -741,11 +744,10 @@ class Recovery : public Write<T> {
       const Probe b = probe_of(leaf.entries[order[i]]);
       if (a.word == b.word && a.bytes == b.bytes) bad("phast.I2", "holds a key twice");
     }
-    const std::uint64_t cached = desc.order.load(std::memory_order_acquire);
-    const std::uint64_t stamp = order_stamp(desc.version.load(std::memory_order_acquire), count);
-    if (cached == 0 || (cached & ~kOrderNumber) != stamp) return;
-    const auto* slots = table_.order(static_cast<std::uint32_t>(cached & kOrderNumber)).slots;
-    if (std::memcmp(slots, order, count) != 0) bad("phast.D3", "has a wrong scan order");
+    std::uint8_t kept[64] = {};
+    const std::uint64_t version = desc.version.load(std::memory_order_acquire);
+    if (table_.order_of(number, version, kept) != count) return;
+    if (std::memcmp(kept, order, count) != 0) bad("phast.D3", "has a wrong scan order");
   }
 
   bool closed_ = false;  // the pool was closed before this open

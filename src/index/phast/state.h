@@ -1,6 +1,8 @@
 // State: the data of a map, and what every part of it uses: leaves, entries, records.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -38,7 +40,6 @@ class State : public MapEngine<T, layout::Root, PhastMap<T>, detail::OrderedInde
   using Inner = ordered::InnerIndex<P, LeafTable<T>, G::kInnerLeaves, G::kStart>;
   using Base::context_, Base::root_;
   static constexpr std::uint64_t kSlots = Desc::kSlots;
-  static constexpr std::uint64_t kOrderNumber = (1ULL << 26) - 1;  // of a descriptor's order word
 
   // --- leaves ---
   static std::uint32_t place_of(std::uint64_t offset) {
@@ -50,20 +51,26 @@ class State : public MapEngine<T, layout::Root, PhastMap<T>, detail::OrderedInde
   Leaf& leaf_of(const Desc& desc) const {
     return *context_.heap.template at<Leaf>(leaf_offset(desc));
   }
+  // The place of a leaf, for prefetches only.
+  [[gnu::always_inline]] const Leaf* leaf_at(std::uint32_t number) const {
+    return context_.heap.template at<Leaf>(std::uint64_t{table_.place(number)} * sizeof(Leaf));
+  }
   // Prefetches the line in which the key's entry lies if there was room. The descriptor's miss
   // overlaps with it.
   [[gnu::always_inline]] void prefetch_home(std::uint32_t number, const Probe& probe) const {
-    const Leaf* leaf =
-        context_.heap.template at<Leaf>(std::uint64_t{table_.place(number)} * sizeof(Leaf));
-    __builtin_prefetch(&leaf->entries[home_of<G>(probe.fingerprint) * kLineEntries]);
+    __builtin_prefetch(&leaf_at(number)->entries[home_of<G>(probe.fingerprint) * kLineEntries]);
   }
-  void prefetch_leaf(const Desc& desc) const {
-    const auto* bytes = reinterpret_cast<const char*>(&leaf_of(desc));
+  // Prefetches all that a scan reads of a leaf. The number gives every place, so no miss waits for
+  // another one.
+  [[gnu::always_inline]] void prefetch_leaf(std::uint32_t number) const {
+    __builtin_prefetch(&table_[number]);
+    __builtin_prefetch(&table_[number].search);
+    if constexpr (kBytes) __builtin_prefetch(&table_[number].separators);
+    table_.prefetch_order(number);
+    const auto* bytes = reinterpret_cast<const char*>(leaf_at(number));
     for (std::size_t line = kLine; line < sizeof(Leaf); line += kLine) {
       __builtin_prefetch(bytes + line);
     }
-    const std::uint64_t cached = desc.order.load(std::memory_order_relaxed);
-    if (cached != 0) table_.order(cached & kOrderNumber).prefetch();
   }
   template <class F>
   void for_each_leaf(std::uint32_t partition, F&& visit) const {
@@ -85,6 +92,16 @@ class State : public MapEngine<T, layout::Root, PhastMap<T>, detail::OrderedInde
   bool records() const { return kBytes || record_values_; }
   const RecordPrefix* record_at(std::uint64_t word) const {
     return records_.at(word & kOffsetMask);
+  }
+  [[gnu::always_inline]] void prefetch_record(std::uint64_t word) const {
+    __builtin_prefetch(record_at(word));
+    __builtin_prefetch(reinterpret_cast<const char*>(record_at(word)) + kLine);
+  }
+  // Prefetches a value of bytes, up to some lines.
+  [[gnu::always_inline]] static void prefetch_rest(const detail::Value& value) {
+    const std::size_t bytes = std::min<std::size_t>(value.bytes.size(), 8 * kLine);
+    for (std::size_t at = kLine; at < bytes; at += kLine)
+      __builtin_prefetch(value.bytes.data() + at);
   }
   Status check_record(std::uint64_t word, bool deep) const {
     return records_.check(word & kOffsetMask, deep, "phast.record.crc"_site);

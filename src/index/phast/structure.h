@@ -46,7 +46,7 @@ class Structure : public Lookup<T> {
     } else if (full && !dead && !desc.below(probe) && !desc.above(probe)) {
       // Only if it is still the key's leaf: a split at the end keeps the leaf full, and a second
       // split there would make a leaf with an empty range.
-      prefetch_leaf(desc);
+      prefetch_leaf(number);
       SplitPlan plan;
       s = plan_split(desc, probe, plan);
       if (s.ok()) s = split_latched(number, plan);
@@ -247,11 +247,8 @@ class Structure : public Lookup<T> {
   }
 
   [[gnu::noinline]] void free_leaf(std::uint32_t number) {
-    Desc& desc = table_[number];
+    const Desc& desc = table_[number];
     PERDURE_ASSERT(P, "phast.D4", !desc.linked());
-    const std::uint64_t cached = desc.order.exchange(0, std::memory_order_acq_rel);
-    const auto order = static_cast<std::uint32_t>(cached & Base::kOrderNumber);
-    if (order != 0) table_.give_order(order);
     const std::uint64_t offset = Base::leaf_offset(desc);
     table_.give(number);  // first: the block may become a leaf again at once
     context_.heap.free(offset);
@@ -333,7 +330,6 @@ class Structure : public Lookup<T> {
     for (std::uint32_t i = 0; i < kEntries; ++i) right.set_fingerprint(i, plan.fingerprints[i]);
     const std::uint64_t middle_word =
         context_.platform.load(leaf.entries[plan.order[plan.keep - 1]].key);
-    right.order.store(0, std::memory_order_relaxed);
     right.low.store(kBytes ? middle_word : middle_word + 1, std::memory_order_relaxed);
     right.bound.store(bound, std::memory_order_relaxed);
     if constexpr (kBytes) {
