@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <set>
 
 #include "testing/crash/workloads.h"
@@ -151,6 +152,57 @@ TEST_F(AscsCrash, A5_UpperLevelsAreNotTrusted) {
   ASSERT_TRUE(subject->open(memory, 2).ok());
   EXPECT_EQ(compare(*subject, model), "");
   EXPECT_EQ(violation_of(*subject), "");
+}
+
+// A5: nor if the medium has kept the links of an earlier moment. They lead to nodes that were
+// erased since, and these lead back into the list, or past its end.
+TEST_F(AscsCrash, A5_UpperLevelsOfThePast) {
+  constexpr std::uint64_t kKeys = 41;
+  const std::function<bool(std::uint64_t)> erased[] = {
+      [](std::uint64_t) { return true; },
+      [](std::uint64_t key) { return key != 20; },
+      [](std::uint64_t key) { return key % 2 == 0; },
+      [](std::uint64_t key) { return key % 5 != 0; },
+      [](std::uint64_t key) { return key < 20; },
+      [](std::uint64_t key) { return key > 20; },
+      [](std::uint64_t key) { return key > 10 && key < 30; },
+  };
+  for (std::size_t i = 0; i < std::size(erased); ++i) {
+    SCOPED_TRACE(i);
+    SimPlatform::seed(1);
+    SimMemory memory(2 << 20);
+    Model model;
+    auto subject = std::make_unique<Words>(kWords);
+    ASSERT_TRUE(subject->create(memory).ok());
+    ASSERT_TRUE(subject->open(memory, 1).ok());
+    const auto apply = [&](const Op& op) {
+      apply_to(model, op);
+      return subject->apply(op).has_value();
+    };
+    for (const Op& op : inserts(kKeys)) ASSERT_TRUE(apply(op));
+    std::vector<std::pair<std::uint64_t*, std::uint64_t>> links;  // above level 0
+    const auto nodes = nodes_of(*subject, memory);
+    for (skiplist::Node* node : nodes) {
+      const std::uint32_t height = node == nodes.front() ? skiplist::TinyGeometry::kMaxHeight
+                                                         : skiplist::height_of(node->state);
+      for (std::uint32_t level = 1; level < height; ++level) {
+        links.emplace_back(&skiplist::link_at(node, level), skiplist::link_at(node, level));
+      }
+    }
+    for (std::uint64_t key = 1; key <= kKeys; ++key) {
+      if (erased[i](key)) ASSERT_TRUE(apply(erase(key)));
+    }
+    memory.settle();
+    memory.set_mode(SimMode::frozen);
+    subject.reset();
+    for (const auto& [place, link] : links) *place = link;
+    memory.set_mode(SimMode::plain);
+    subject = std::make_unique<Words>(kWords);
+    ASSERT_TRUE(subject->open(memory, 2).ok());
+    EXPECT_EQ(compare(*subject, model), "");
+    EXPECT_EQ(violation_of(*subject), "");
+    memory.set_mode(SimMode::frozen);
+  }
 }
 
 // A5: nor those of the head of a map that was emptied: of its links the medium keeps what it likes.

@@ -7,20 +7,20 @@
 namespace perdure::skiplist {
 
 // On media: the greatest number of levels of a map. Not on media: one node in 2^Shift of a level is
-// in the next one, too; the parts of a walk, in nodes; the number of stripes. Tests and the
-// simulator use tiny geometries.
-template <std::uint32_t MaxHeight, std::uint32_t Shift, std::uint32_t WalkNodes,
+// in the next one, too; the parts of a walk; the number of stripes. Tests and the simulator use tiny
+// geometries.
+template <std::uint32_t MaxHeight, std::uint32_t Shift, std::uint32_t Segments,
           std::uint32_t LatchNodes, std::uint64_t FingersFrom, std::uint32_t Stripes>
 struct Geometry {
   static_assert(MaxHeight <= 31);
   static constexpr std::uint32_t kMaxHeight = MaxHeight;
   static constexpr std::uint32_t kShift = Shift;
-  static constexpr std::uint32_t kWalkNodes = WalkNodes;      // that two threads of a rebuild share
+  static constexpr std::uint32_t kSegments = Segments;        // that a rebuild looks for, about
   static constexpr std::uint32_t kLatchNodes = LatchNodes;    // marked under one hold of the latch
   static constexpr std::uint64_t kFingersFrom = FingersFrom;  // entries: smaller maps have none
   static constexpr std::uint32_t kStripes = Stripes;
 };
-using DefaultGeometry = Geometry<24, 1, 1U << 16, 64, 1U << 10, 512>;
+using DefaultGeometry = Geometry<24, 1, 512, 64, 1U << 10, 512>;
 using TinyGeometry = Geometry<4, 1, 4, 2, 4, 4>;
 
 namespace layout {

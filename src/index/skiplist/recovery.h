@@ -9,13 +9,13 @@
 
 #include "index/engine_report.h"
 #include "index/root.h"
-#include "index/skiplist/write.h"
+#include "index/skiplist/rebuild.h"
 
 namespace perdure::skiplist {
 
 template <class T>
-class Recovery : public Write<T> {
-  using Base = Write<T>;
+class Recovery : public Rebuild<T> {
+  using Base = Rebuild<T>;
 
  public:
   Expected<Recovered> recover(bool clean) override {
@@ -23,7 +23,7 @@ class Recovery : public Write<T> {
     if (Status s = this->stripes_.reserve(); !s.ok()) return fail(std::move(s));
     trusted_ = clean;
     if constexpr (!kUpperDurable) {
-      Status s = rebuild();
+      Status s = this->rebuild();
       if (!s.ok()) {
         s = this->pass_over(std::move(s));
         stale_ = false;  // a second attempt would fail, too
@@ -50,7 +50,7 @@ class Recovery : public Write<T> {
   }
 
   // The nodes have been visited; only their links may be stale.
-  Status complete() override { return std::exchange(stale_, false) ? rebuild() : Status(); }
+  Status complete() override { return std::exchange(stale_, false) ? this->rebuild() : Status(); }
 
   // as: continues the walk over level 0. The latch separates its steps from a writer's.
   [[gnu::noinline]] Expected<bool> mark_some(std::uint64_t budget) noexcept override {
@@ -58,7 +58,7 @@ class Recovery : public Write<T> {
     if (damaged()) return fail(known_damage());
     EpochGuard<P> guard(context_.epochs);
     if (!guard.ok()) return fail(StatusCode::out_of_memory);
-    bool wrote = false;
+    Seen seen;
     bool over = false;
     Status s;
     for (std::uint64_t n = 0; n < budget && s.ok() && !over; n += G::kLatchNodes) {
@@ -70,18 +70,20 @@ class Recovery : public Write<T> {
         Node* node = place_after(cursor_, link, 0);
         if (node == nullptr) {
           s = damaged_at(link & kOffsetMask);
-        } else if (auto visited = visit(node, wrote); !visited) {
+        } else if (auto visited = visit(node, seen); !visited) {
           s = std::move(visited.error());
         } else if (!walk_tower(node, *visited)) {
           s = damaged_at(link & kOffsetMask);
         }
         if (s.ok()) cursor_ = node;
       }
+      this->count(seen.nodes, seen.bytes, seen.term);
+      seen = {.wrote = seen.wrote};
       if (over) s = verify_tops();
       if (over && s.ok()) s = verify_nodes();
       if (over && s.ok()) marked_.store(true, std::memory_order_release);
     }
-    if (wrote && !context_.platform.fence(kSite<Kind, "visit.check">) && s.ok()) {
+    if (seen.wrote && !context_.platform.fence(kSite<Kind, "visit.check">) && s.ok()) {
       s = context_.platform.failure();
     }
     // A mutation that has failed meanwhile is not in the sum, and lost pages read as zeros.
@@ -198,7 +200,7 @@ class Recovery : public Write<T> {
       Base::persist, Base::place_after, Base::root_, Base::root_offset_, Base::shape_, Base::stale_,
       Base::sum_, Base::trusted_, Base::value_of, Base::walked_;
   using typename Base::P, typename Base::Codec, typename Base::Kind, typename Base::G,
-      typename Base::Reach;
+      typename Base::Look, typename Base::Reach, typename Base::Seen;
 
   // Passes every block that the map can reach to `mark`; a node after it has read its successor. If
   // a block is damaged, release_blocks() leaves what lies behind it to the next open.
@@ -225,12 +227,6 @@ class Recovery : public Write<T> {
   }
 
  private:
-  // Nodes in the order of level 0, from the thread that is ahead to the one behind.
-  struct Chunk {
-    std::uint32_t count = 0;
-    Node* nodes[G::kWalkNodes];
-  };
-
   // Verifies the root block before anything in it is used.
   [[gnu::noinline]] Status read_root() {
     if (Status s = context_.heap.mark(root_offset_); !s.ok()) return s;
@@ -254,38 +250,16 @@ class Recovery : public Write<T> {
     return {};
   }
 
-  // Checks all of a node, marks it, counts it, and returns its height. If a crash has separated a
-  // value from its check, visit() makes the check anew.
-  [[gnu::noinline]] Expected<std::uint32_t> visit(Node* node, bool& wrote) {
-    P& platform = context_.platform;
+  // as: checks all of a node, marks it, counts it, and returns its height.
+  [[gnu::noinline]] Expected<std::uint32_t> visit(Node* node, Seen& seen) {
+    Look look;
+    if (!this->inspect(node, look, seen)) return fail(damaged_at(offset_of(node)));
+    if (look.unchecked) this->make_check(node, seen.wrote);
     Heap<P>& heap = context_.heap;
-    const std::uint64_t offset = offset_of(node);
-    const std::uint64_t state = platform.load(node->state);
-    if (!this->sound(node, state) || (state & kErased) != 0) return fail(damaged_at(offset));
-    const std::uint64_t word = platform.load(node->value);
-    const std::uint64_t right = shape_.with_value(state, word);
-    if (trusted_ && !matches<P>(state == right, kSite<Kind, "value.check">)) {
-      return fail(damaged_at(offset));
-    }
-    if (state != right) {
-      platform.store(node->state, right);
-      platform.flush(&node->state, sizeof(node->state), kSite<Kind, "visit.check">);
-      wrote = true;
-    }
-    const auto mark = [&heap](std::uint64_t block, auto... site) {
-      return kUpperDurable ? heap.mark_serving(block, site...) : heap.mark(block, site...);
-    };
-    if (Status s = mark(offset, kSite<Kind, "visit.mark">); !s.ok()) return fail(std::move(s));
-    std::size_t blob_room = 0;
-    if (shape_.bytes_values && word != 0) {
-      detail::Value value;
-      if (!value_of(node, value)) return fail(damaged_at(offset));
-      if (Status s = mark(word & kOffsetMask); !s.ok()) return fail(std::move(s));
-      blob_room = heap.block_bytes(word & kOffsetMask);
-    }
-    this->count(1, static_cast<std::int64_t>(heap.block_bytes(offset) + blob_room),
-                shape_.closed_term(offset, state));
-    return height_of(state);
+    Status s = heap.mark_serving(offset_of(node), kSite<Kind, "visit.mark">);
+    if (s.ok() && look.blob != 0) s = heap.mark_serving(look.blob);
+    if (!s.ok()) return fail(std::move(s));
+    return look.height;
   }
 
   // skiplist.I2: the walk has come to this node of level 0. Returns false if its tower has a gap. A
@@ -329,90 +303,6 @@ class Recovery : public Write<T> {
     platform.store(root_->damaged, layout::kDamaged);
     (void)persist(&root_->damaged, sizeof(root_->damaged),
                   kSite<Kind, "visit.check">);  // the caller returns the damage
-  }
-
-  // ascs, skiplist.I3: makes the towers anew. It does so for an empty map, too: the head's links
-  // lie in several lines, and a crash keeps some of them.
-  [[gnu::noinline]] Status rebuild() {
-    Node* last[kMaxHeight];  // so far, in each level
-    std::fill(last, last + kMaxHeight, head());
-    Status s = load_link(head(), 0) != 0 ? link_towers(last) : Status();
-    // Where a list that was closed is damaged, the links behind that are those of the close.
-    for (std::uint32_t level = 1; level < kMaxHeight && (s.ok() || !trusted_); ++level) {
-      set_link(last[level], level, 0);
-    }
-    std::uint32_t levels = kMaxHeight;
-    while (levels > 1 && load_link(head(), levels - 1) == 0) --levels;
-    levels_.store(levels, std::memory_order_release);
-    return s;
-  }
-
-  // Level 0 is one chain of cache misses. One thread follows it, and another one does all else
-  // behind it.
-  [[gnu::noinline]] Status link_towers(Node** last) {
-    const std::unique_ptr<Chunk[]> chunks(new (std::nothrow) Chunk[2]);
-    if (chunks == nullptr) return StatusCode::out_of_memory;
-    Node* at = head();
-    Status ahead;
-    Status behind;
-    for (std::uint32_t turn = 0; ahead.ok() && behind.ok(); ++turn) {
-      Chunk& next = chunks[turn % 2];
-      const Chunk& done = chunks[1 - turn % 2];
-      if (turn > 0 && done.count == 0) break;
-      const auto work = [&](std::size_t part) {
-        if (part == 0) ahead = gather(at, next);
-        if (part == 1) behind = relink(done, last);
-      };
-      if (context_.threads > 1) {
-        P::parallel(2, work);
-      } else {
-        work(0);
-        work(1);
-      }
-    }
-    return behind.ok() ? ahead : behind;
-  }
-
-  [[gnu::noinline]] Status gather(Node*& at, Chunk& chunk) const {
-    chunk.count = 0;
-    while (chunk.count < G::kWalkNodes) {
-      const std::uint64_t link = load_link(at, 0);
-      if (link == 0) break;
-      Node* node = place_after(at, link, 0);
-      if (node == nullptr) return damaged_at(link & kOffsetMask);
-      chunk.nodes[chunk.count++] = at = node;
-    }
-    return {};
-  }
-
-  [[gnu::noinline]] Status relink(const Chunk& chunk, Node** last) {
-    P& platform = context_.platform;
-    bool wrote = false;
-    for (std::uint32_t i = 0; i < chunk.count; ++i) {
-      Node* node = chunk.nodes[i];
-      const auto height = marked() ? Expected<std::uint32_t>(height_of(platform.load(node->state)))
-                                   : visit(node, wrote);
-      if (!height) return height.error();
-      const std::uint64_t link = link_to(offset_of(node));
-      for (std::uint32_t level = 1; level < *height; ++level) {
-        set_link(last[level], level, link);
-        last[level] = node;
-      }
-    }
-    if (wrote && !platform.fence(kSite<Kind, "visit.check">)) return platform.failure();
-    return {};
-  }
-
-  // skiplist.I3: compares a link above level 0 and never follows it. A pool that was closed may
-  // still be refused; until the open has decided, nothing is stored to it.
-  [[gnu::noinline]] void set_link(Node* node, std::uint32_t level, std::uint64_t link) {
-    std::uint64_t& word = link_at(node, level);
-    if (context_.platform.load(word) == link) return;
-    if (trusted_ && !marked()) {
-      stale_ = true;
-    } else {
-      context_.platform.store(word, link);
-    }
   }
 
   // --- check ---

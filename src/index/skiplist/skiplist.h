@@ -10,14 +10,16 @@
 // LAYOUT  layout.h, node.h. A node is key, value and tower in one block. Its first line holds the
 //   key, the value word and the lowest five links. The head's links are in the root block.
 // READING PATH  (lines) Core: layout.h 64, node.h 107, kinds.h 46, codec.h 55, writer_latch.h 54,
-//   in_flight.h 45, stripes.h 144, state.h 256, lookup.h 495, towers.h 374, write.h 375,
-//   recovery.h 557. Optional: fingers.h 216. Each class derives from the one before it, and the
-//   first one from MapEngine: state.h -> lookup.h -> towers.h -> write.h -> recovery.h -> this.
+//   in_flight.h 45, stripes.h 144, state.h 260, lookup.h 496, towers.h 375, write.h 375,
+//   rebuild.h 326, recovery.h 447. Optional: fingers.h 216. Each class derives from the one before
+//   it, and the first one from MapEngine: state.h -> lookup.h -> towers.h -> write.h -> rebuild.h
+//   -> recovery.h -> this.
 // INVARIANTS  (C: after any crash; D: in DRAM)
 //   skiplist.I1 C  Level 0 is a list of whole, durable nodes in ascending order. It is the map.
 //   skiplist.I2 C  as: level i + 1 is a sub-list of level i. A node may be missing in the highest
 //         levels of its tower, and never in one between two that it is in.
-//   skiplist.I3 C  ascs: the levels above 0 may hold anything. No operation follows them.
+//   skiplist.I3 C  ascs: the levels above 0 may hold anything. No operation follows them. An open
+//         looks for nodes there, and believes only in those that level 0 leads to.
 //   skiplist.I4 D  In both engines every thread sees level i + 1 as a sub-list of level i: towers
 //         are linked from below and unlinked from above.
 //   skiplist.I5 D  A word of a reachable node changes with the node's stripe held (stripes.h), from
@@ -75,8 +77,9 @@
 // RECOVERY  as: reads the root; O(1). mark_some() walks level 0 and verifies the links above
 //   while the map serves; until its end mutations take turns with it and each other (latch_), and
 //   each confirms its path before it stores. An insert or erase that was interrupted has left links
-//   missing above, and needs no repair. ascs: walks level 0 with two threads; the second one marks
-//   the nodes and links the towers anew from the durable heights. What a dead process left visible
+//   missing above, and needs no repair. ascs: walks level 0 from many nodes at once, with all
+//   threads of the recovery (rebuild.h), marks the nodes, and links the towers anew from the
+//   durable heights. What a dead process left visible
 //   becomes durable before a result or a store rests on it: `as` settles every node that it visits.
 //   Non-authoritative pointers: all links above level 0 of ascs.
 // RECLAMATION  Nodes and blobs go through epochs, after the fence of the unlink from level 0 (and
