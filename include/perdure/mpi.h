@@ -9,33 +9,39 @@
 //   auto was = store->get(42, *v);                                             // collective
 //   auto all = store->extract_snapshot(*v);                                    // collective
 //
-// WHAT  The distributed part of Nicolae (IPDPS 2022, section IV.A). Each rank has one pool,
-//   `directory/rank-00000.perdure` and so on. A key lives in the pool of the rank that owns it, by
-//   a hash of the key or by equal ranges of the keys (Partition). Reads of closed versions involve
-//   all ranks. A write of one key is a call of its owner, and sends no message. write_many() takes
-//   keys of any owner from any rank.
-// LAYOUT  Each pool has three maps. `data` (engine pskiplist) has the keys of the rank.
-//   `mpi.versions` maps each version of the store to the version of `data`. `mpi.manifest` holds
-//   the id of the run, its number of ranks, the rank of this pool, the partition, the types of keys
-//   and values, whether all pools are complete, and a rollback under way. The ranks of a directory
-//   may share a file system or have one each.
+// WHAT  The distributed part of Nicolae (IPDPS 2022, section IV.A). A store has as many pools as
+//   ranks created it: `directory/rank-00000.perdure` and so on. A key lives in one of them, by a
+//   hash of the key or by equal ranges of the keys (Partition). The rank that serves the pool owns
+//   the key. Reads of closed versions involve all ranks. A write of one key is a call of its owner,
+//   and sends no message. write_many() takes keys of any owner from any rank.
+// RANKS  Any number of ranks can open the store. Each open gives the pools to the ranks in order,
+//   in even blocks. With more ranks than pools some ranks serve none, and own no key. They take
+//   part in collectives as the others do. The number of pools never changes. A store is created
+//   with more pools than ranks only where a creation by more ranks was killed and left their files.
+//   The ranks may share a file system or have one each. A pool whose file the rank of its block
+//   does not see goes to the lowest rank that sees it.
+// LAYOUT  Each pool has three maps. `data` (engine pskiplist) has its keys. `mpi.versions` maps
+//   each version of the store to the version of `data`. `mpi.manifest` holds the id of the run that
+//   created the store, the number of pools, that of this pool, the partition, the types of keys and
+//   values, whether all pools are complete, and a rollback under way.
 // INVARIANTS
-//   D1  A version v of the store exists if `mpi.versions` of every rank names it. So a tag exists
-//       on all ranks or on none, wherever the run is killed.
-//   D2  While the store is open, all ranks have the same versions, first to last without a gap. A
-//       version that only some ranks have named is taken back before its number is used again.
+//   D1  A version v of the store exists if `mpi.versions` of every pool names it. So a tag exists
+//       in all pools or in none, wherever the run is killed.
+//   D2  While the store is open, all pools have the same versions, first to last without a gap. A
+//       version that only some pools have named is taken back before its number is used again.
 //   D3  No pool is complete before all pools have their manifest, and nothing is written before all
 //       pools are complete. So a run that is killed while it creates the directory leaves no data.
-//   D4  All ranks record a rollback before the first one performs it. So the next open knows
-//       whether it must be finished on all ranks or was never begun.
+//   D4  All pools record a rollback before the first one performs it. So the next open knows
+//       whether it must be finished in all pools or was never begun.
 //   D5  No rank acts on, and no collective returns, what a failure could take back from another
-//       rank, as far as the durability of its pool goes.
+//       pool, as far as its durability goes.
 // COLLECTIVES  All ranks must call open, write_many, tag, get, get_many, history, scan_at, diff,
 //   extract_snapshot, rollback, trim and close, in the same order. Each rank passes mutations of
 //   its own to write_many. All ranks pass the same version to extract_snapshot, rollback and trim.
-//   Of get, get_many, history, scan_at and diff only the arguments of rank 0 count. All ranks
-//   return the same result: an error of one rank is returned by all and names that rank. Destroying
-//   a store that is not closed is also collective.
+//   get, get_many, history, scan_at, diff and extract_snapshot have a `root`, rank 0 by default.
+//   All ranks must pass the same one: that is not checked, as in MPI. Of the first five only the
+//   other arguments of the root count. All ranks return the same result: an error of one rank is
+//   returned by all and names that rank. Destroying a store that is not closed is also collective.
 // VERSIONS  Version 0 is the empty store. open() drops a version that some ranks closed and others
 //   did not, because the run was killed in between; the writes of that version stay in the open
 //   one. With Resume::last_version, open() also rolls back the writes after the last version, so
@@ -71,19 +77,20 @@
 //     wait for it forever. So a program that gets such an error must end the run (MPI_Abort).
 //     A killed rank is no error of a call: OpenMPI 4 has no ULFM and does not tell the others.
 //     mpirun ends them, names the rank and the signal on stderr, and its exit status is not 0. The
-//     next run with the same number of ranks opens every pool at the agreed version.
-//     All ranks refuse a pool that is missing, or that belongs to another run, another number of
-//     ranks or another rank. Nothing is changed then.
+//     next run, of any number of ranks, opens every pool at the agreed version.
+//     All ranks refuse a store with a pool that is missing, that has another pool's name, or that
+//     belongs to another run. Nothing is changed then.
 // THREADS  Any number of threads may call writes of one key, get_own and owner, also beside a
 //   collective, except rollback and close. One thread of each rank at a time may call collectives
 //   and versions(). With MPI_THREAD_FUNNELED this is the thread that called MPI_Init.
-// COST  n queries, P ranks. get, get_many: a broadcast and an all-reduce; for byte strings also a
-//   broadcast of the values. write_many: an all-to-all of sizes, two messages for each pair of
-//   ranks, three all-reduces. history: a broadcast of the key; for each 48 KiB of entries a
-//   broadcast and an all-reduce. scan_at, diff: a broadcast of the range, three messages for each
-//   48 KiB of a rank, two all-reduces. tag: an all-reduce. extract_snapshot: log2 P rounds
+// COST  n queries, P ranks with a pool each. get, get_many: a broadcast and an all-reduce; for byte
+//   strings also a broadcast of the values. write_many: an all-to-all of sizes, two messages for
+//   each pair of ranks, three all-reduces. history: a broadcast of the key; for each 48 KiB of
+//   entries a broadcast and an all-reduce. scan_at, diff: a broadcast of the range, three messages
+//   for each 48 KiB of a rank, two all-reduces. tag: an all-reduce. extract_snapshot: log2 P rounds
 //   (docs/design/mpi.md). In `buffered` also one write of the log, on all ranks at once: tag, trim
 //   and write_many one each, rollback two; one more for the first tag of a run and one in 4,096.
+//   A rank with several pools does the work of each, and writes their logs one after the other.
 #pragma once
 
 #include <concepts>
@@ -118,9 +125,9 @@ class DistributedVersionedStore {
   // Recovers and agrees on the versions, see VERSIONS. All ranks must pass the same partition,
   // mode, resume and max_message.
   // Errors: those of Pool::open(); not_found (a pool is missing); invalid_argument (the options
-  // differ; the directory belongs to another number of ranks, partition or types; its pools do not
-  // belong together; MPI is not running); corruption (also: the pools have no state in common,
-  // because one is an older copy); io (MPI failed).
+  // differ; the directory has another partition or other types; its pools do not belong together;
+  // MPI is not running); corruption (also: the pools have no state in common, because one is an
+  // older copy); io (MPI failed).
   static Expected<DistributedVersionedStore> open(MPI_Comm comm, std::string_view directory,
                                                   const Options& options = {}) {
     auto core = detail::open_core(comm, directory, options, {std::same_as<K, std::string_view>});
@@ -128,9 +135,11 @@ class DistributedVersionedStore {
     return DistributedVersionedStore(std::move(*core));
   }
 
-  // This rank, the number of ranks, and the rank that owns a key. No communication.
+  // This rank, the number of ranks and of pools, and the rank that owns a key in this run. No
+  // communication.
   int rank() const noexcept { return detail::rank_of(*core_); }
   int ranks() const noexcept { return detail::ranks_of(*core_); }
+  std::uint64_t pools() const noexcept { return detail::pools_of(*core_); }
   int owner(const K& key) const noexcept {
     return detail::owner_of(*core_, perdure::detail::to_key(key));
   }
@@ -194,26 +203,27 @@ class DistributedVersionedStore {
   // closed on none.
   Expected<Version> tag() { return detail::tag(*core_); }
 
-  // Collective. Returns the value that the key of rank 0 had in the version of rank 0, on all
-  // ranks. The arguments of other ranks are ignored.
-  // Errors: invalid_argument if the version cannot be read.
-  Expected<std::optional<Owned>> get(const K& key, Version version) {
+  // Collective. Returns the value that the key of the root had in the version of the root, on all
+  // ranks. These arguments of other ranks are ignored.
+  // Errors: invalid_argument if the version cannot be read, or the root is not a rank.
+  Expected<std::optional<Owned>> get(const K& key, Version version, int root = 0) {
     const detail::Query query{perdure::detail::to_key(key), version};
     std::optional<Owned> out;
-    auto found = detail::get_many(*core_, std::span(&query, 1),
+    auto found = detail::get_many(*core_, root, std::span(&query, 1),
                                   [&](const detail::Result& result) { assign(out, result.value); });
     if (!found) return fail(std::move(found.error()));
     return out;
   }
-  // Collective. As get() for many queries of rank 0, in one broadcast and one reduction. Returns
+  // Collective. As get() for many queries of the root, in one broadcast and one reduction. Returns
   // the values in the order of the queries, on all ranks.
-  Expected<std::vector<std::optional<Owned>>> get_many(std::span<const Query> queries) {
+  Expected<std::vector<std::optional<Owned>>> get_many(std::span<const Query> queries,
+                                                       int root = 0) {
     std::vector<detail::Query> raw;
     std::vector<std::optional<Owned>> out;
-    if (rank() == 0) {
+    if (rank() == root) {
       for (const Query& q : queries) raw.push_back({perdure::detail::to_key(q.key), q.version});
     }
-    auto count = detail::get_many(*core_, raw, [&](const detail::Result& result) {
+    auto count = detail::get_many(*core_, root, raw, [&](const detail::Result& result) {
       if (out.size() <= result.query) out.resize(result.query + 1);
       assign(out[result.query], result.value);
     });
@@ -222,45 +232,48 @@ class DistributedVersionedStore {
     return out;
   }
 
-  // Collective. Calls visit(version, value) on all ranks for every version in which the key of rank
-  // 0 was written, the oldest first. `value` is a const std::optional<V>&, empty where the key was
-  // removed; a removal of a key that the version before did not have is left out. The open version
-  // is included: its number is the one that the next tag() returns, one above versions().last. What
-  // trim() has forgotten is left out: the entry of versions().first is what the key had there,
-  // whenever it was written. `visit` returns void, or bool where false ends the calls on this rank.
-  // Views end with the callback. Every rank needs memory for the largest entry.
+  // Collective. Calls visit(version, value) on all ranks for every version in which the key of the
+  // root was written, the oldest first. `value` is a const std::optional<V>&, empty where the key
+  // was removed; a removal of a key that the version before did not have is left out. The open
+  // version is included: its number is the one that the next tag() returns, one above
+  // versions().last. What trim() has forgotten is left out: the entry of versions().first is what
+  // the key had there, whenever it was written. `visit` returns void, or bool where false ends the
+  // calls on this rank. Views end with the callback. Every rank needs memory for the largest entry.
   template <class F>
-  Expected<void> history(const K& key, F&& visit) {
-    return expected(detail::history(*core_, perdure::detail::to_key(key),
+  Expected<void> history(const K& key, F&& visit, int root = 0) {
+    return expected(detail::history(*core_, root, perdure::detail::to_key(key),
                                     [&](Version version, const std::optional<UntypedValue>& value) {
                                       return perdure::detail::goes_on(
                                           visit, version, perdure::detail::typed<V>(value));
                                     }));
   }
 
-  // Collective. Calls visit(key, value) on rank 0 for every entry of the range in the version, in
-  // key order. The arguments of rank 0 count, and `options` are those of VersionedMap::scan_at().
+  // Collective. Calls visit(key, value) on the root for every entry of the range in the version, in
+  // key order. The arguments of the root count, and `options` are those of VersionedMap::scan_at().
   // `visit` returns void, or bool where false ends the scan on all ranks; it must not call this
-  // store's collectives. Returns how many entries were visited, on all ranks. Rank 0 needs 64 KiB
-  // for each rank, or the size of its largest entry. With Partition::range it needs this once, and
-  // asks only the ranks whose keys it visits.
+  // store's collectives. Returns how many entries were visited, on all ranks. The root needs 64 KiB
+  // for each pool, or the size of its largest entry. With Partition::range it needs this once, and
+  // asks only the ranks whose keys it visits. Every rank needs as much for each pool that it
+  // serves.
   // Errors: invalid_argument if the version cannot be read; out_of_memory.
   template <class F>
-  Expected<std::uint64_t> scan_at(Version version, const ScanOptions<K>& options, F&& visit) {
-    return detail::scan_at(*core_, version, detail::untyped(options),
+  Expected<std::uint64_t> scan_at(Version version, const ScanOptions<K>& options, F&& visit,
+                                  int root = 0) {
+    return detail::scan_at(*core_, root, version, detail::untyped(options),
                            [&](const UntypedKey& key, const UntypedValue& value) {
                              return perdure::detail::goes_on(visit,
                                                              perdure::detail::from_key<K>(key),
                                                              perdure::detail::from_value<V>(value));
                            });
   }
-  // Collective. Calls visit(key, before, after) on rank 0 for every key of the range whose value
+  // Collective. Calls visit(key, before, after) on the root for every key of the range whose value
   // differs between the two versions, in key order. Both are const std::optional<V>&, empty where
   // the key was absent. As scan_at().
   template <class F>
-  Expected<void> diff(Version from, Version to, const ScanOptions<K>& options, F&& visit) {
+  Expected<void> diff(Version from, Version to, const ScanOptions<K>& options, F&& visit,
+                      int root = 0) {
     auto done =
-        detail::diff(*core_, from, to, detail::untyped(options),
+        detail::diff(*core_, root, from, to, detail::untyped(options),
                      [&](const UntypedKey& key, const std::optional<UntypedValue>& before,
                          const std::optional<UntypedValue>& after) {
                        return perdure::detail::goes_on(visit, perdure::detail::from_key<K>(key),
@@ -270,13 +283,13 @@ class DistributedVersionedStore {
     return expected(done ? Status() : std::move(done.error()));
   }
 
-  // Collective. Returns the entries of a version, merged at rank 0; the paper's extract_snapshot.
-  // Rank 0 needs memory for twice the entries.
+  // Collective. Returns the entries of a version, merged at the root; the paper's extract_snapshot.
+  // The root needs memory for twice the entries.
   // Errors: invalid_argument if the version cannot be read; out_of_memory.
   Expected<Snapshot<K, V>> extract_snapshot(Version version,
-                                            Merge merge = Merge::recursive_doubling) {
+                                            Merge merge = Merge::recursive_doubling, int root = 0) {
     detail::SnapshotData data;
-    if (Status s = detail::extract(*core_, version, merge, data); !s.ok())
+    if (Status s = detail::extract(*core_, root, version, merge, data); !s.ok())
       return fail(std::move(s));
     return Snapshot<K, V>(std::move(data));
   }
@@ -299,8 +312,9 @@ class DistributedVersionedStore {
   template <class F>
   Found own(const K& key, F&& call) {
     const UntypedKey k = perdure::detail::to_key(key);
-    if (Status s = detail::refused(*core_, k); !s.ok()) return s;
-    return call(detail::data_of(*core_), k);
+    auto data = detail::own_data(*core_, k);
+    if (!data) return std::move(data.error());
+    return call(**data, k);
   }
   static Expected<void> expected(Status status) {
     if (!status.ok()) return fail(std::move(status));

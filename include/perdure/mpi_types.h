@@ -18,7 +18,7 @@
 
 namespace perdure::mpi {
 
-// How keys are assigned to ranks. On media: never renumber.
+// How keys are assigned to pools. On media: never renumber.
 enum class Partition : std::uint8_t {
   hash = 1,   // by a hash: even for any keys
   range = 2,  // by equal ranges of the integer, or of a string's first 8 bytes
@@ -29,7 +29,7 @@ enum class Resume : std::uint8_t { keep_writes, last_version };
 // How extract_snapshot() merges.
 enum class Merge : std::uint8_t {
   recursive_doubling,  // the paper's OptMerge: log2 P rounds of pairwise merges by all threads
-  naive,               // the paper's NaiveMerge: a gather, then one merge of P runs at rank 0
+  naive,               // the paper's NaiveMerge: a gather, then one merge of P runs at the root
 };
 
 // The options of DistributedVersionedStore::open().
@@ -42,7 +42,7 @@ struct Options {
   // The most bytes in one message; longer ones are sent in pieces. 64 bytes to 1 GiB; equal on all
   // ranks.
   std::uint64_t max_message = 1_GiB;
-  // Options of each rank's pool. `mode` applies to the store: `existing` fails with not_found if no
+  // Options of each pool. `mode` applies to the store: `existing` fails with not_found if no
   // rank has a store, create_new fails with exists if one has; read_only fails with
   // invalid_argument.
   PoolOptions pool = {};
@@ -100,24 +100,24 @@ Expected<CorePointer> open_core(MPI_Comm comm, std::string_view directory, const
                                 Kinds kinds);
 int rank_of(const Core& core) noexcept;
 int ranks_of(const Core& core) noexcept;
+std::uint64_t pools_of(const Core& core) noexcept;
 int owner_of(const Core& core, const UntypedKey& key) noexcept;
-// Whether a write or read of this rank alone is allowed: the store is usable and the rank owns the
-// key.
-Status refused(const Core& core, const UntypedKey& key) noexcept;
-UntypedMap& data_of(Core& core) noexcept;
+// The map of the pool that has the key, for a write or read of this rank alone. An error if the
+// store is not usable, or the rank does not own the key.
+Expected<UntypedMap*> own_data(Core& core, const UntypedKey& key) noexcept;
 VersionRange versions_of(const Core& core) noexcept;
 Expected<Version> tag(Core& core);
 // The i-th mutation of this rank.
 using MutationAt = FunctionRef<UntypedMutation(std::size_t i)>;
 Status write_many(Core& core, std::size_t count, MutationAt at,
                   FunctionRef<void(std::size_t, const Found&)> done);
-Expected<std::uint64_t> get_many(Core& core, std::span<const Query> queries,
+Expected<std::uint64_t> get_many(Core& core, int root, std::span<const Query> queries,
                                  FunctionRef<void(const Result&)> visit);
-Status history(Core& core, const UntypedKey& key, VisitUntypedVersion visit);
-// How many entries rank 0 has visited.
-Expected<std::uint64_t> scan_at(Core& core, Version version, const UntypedScanOptions& options,
-                                VisitUntyped visit);
-Expected<std::uint64_t> diff(Core& core, Version from, Version to,
+Status history(Core& core, int root, const UntypedKey& key, VisitUntypedVersion visit);
+// How many entries the root has visited.
+Expected<std::uint64_t> scan_at(Core& core, int root, Version version,
+                                const UntypedScanOptions& options, VisitUntyped visit);
+Expected<std::uint64_t> diff(Core& core, int root, Version from, Version to,
                              const UntypedScanOptions& options, VisitUntypedDifference visit);
 template <class K>
 UntypedScanOptions untyped(const ScanOptions<K>& options) noexcept {
@@ -127,15 +127,15 @@ UntypedScanOptions untyped(const ScanOptions<K>& options) noexcept {
   if constexpr (std::same_as<K, std::string_view>) out.prefix = options.prefix;
   return out;
 }
-Status extract(Core& core, Version version, Merge merge, SnapshotData& out);
+Status extract(Core& core, int root, Version version, Merge merge, SnapshotData& out);
 Status roll_back(Core& core, Version version);
 Status trim(Core& core, Version version);
 Status close(Core& core);
 
 }  // namespace detail
 
-// The result of extract_snapshot(): the entries of a version in key order. Rank 0 has all of them,
-// the other ranks have none. A copy in memory; views are valid as long as this object.
+// The result of extract_snapshot(): the entries of a version in key order. The root has all of
+// them, the other ranks have none. A copy in memory; views are valid as long as this object.
 template <class K, class V>
 class Snapshot {
  public:

@@ -135,7 +135,8 @@ Status Comm::exchange(const void* out, std::uint64_t out_bytes, int to, void* in
   return {};
 }
 
-Status Comm::gather(const void* mine, void* all, std::span<const std::uint64_t> part) noexcept {
+Status Comm::gather(const void* mine, void* all, std::span<const std::uint64_t> part,
+                    int root) noexcept {
   if (Status s = usable(); !s.ok()) return s;
   std::uint64_t total = 0;
   for (const std::uint64_t bytes : part) total += bytes;
@@ -153,14 +154,18 @@ Status Comm::gather(const void* mine, void* all, std::span<const std::uint64_t> 
       begin += counts[r];
     }
     return checked(MPI_Gatherv(mine, counts[static_cast<std::size_t>(rank_)], MPI_BYTE, all,
-                               counts.get(), counts.get() + ranks, MPI_BYTE, 0, comm_),
+                               counts.get(), counts.get() + ranks, MPI_BYTE, root, comm_),
                    "MPI_Gatherv");
   }
-  if (rank_ != 0) return send(mine, part[static_cast<std::size_t>(rank_)], 0);
-  if (part[0] != 0) std::copy_n(static_cast<const char*>(mine), part[0], at(all, 0));
-  std::uint64_t begin = part[0];
-  for (std::size_t r = 1; r < ranks; ++r) {
-    if (Status s = receive(at(all, begin), part[r], static_cast<int>(r)); !s.ok()) return s;
+  if (rank_ != root) return send(mine, part[static_cast<std::size_t>(rank_)], root);
+  std::uint64_t begin = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const int from = static_cast<int>(r);
+    if (from == root) {
+      if (part[r] != 0) std::copy_n(static_cast<const char*>(mine), part[r], at(all, begin));
+    } else if (Status s = receive(at(all, begin), part[r], from); !s.ok()) {
+      return s;
+    }
     begin += part[r];
   }
   return {};

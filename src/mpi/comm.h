@@ -34,8 +34,9 @@ class Comm {
   // An all-reduce in place: every rank gets the result.
   Status reduce(std::uint64_t* words, std::uint64_t count, MPI_Op op) noexcept;
   Status all_gather(const void* mine, int count, void* all) noexcept;
-  // Rank 0 gets the parts one after the other; rank r sends part[r] bytes.
-  Status gather(const void* mine, void* all, std::span<const std::uint64_t> part) noexcept;
+  // The root gets the parts one after the other; rank r sends part[r] bytes.
+  Status gather(const void* mine, void* all, std::span<const std::uint64_t> part,
+                int root) noexcept;
   // Rank r gets the r-th `count` bytes of `mine`, and `all` has what the ranks sent, by rank.
   Status all_to_all(const void* mine, int count, void* all) noexcept;
   // Sends to one rank and receives from another, at once: every rank passes partners at one

@@ -1,5 +1,5 @@
-// get and get_many. Rank 0 broadcasts its queries and the owners look them up. An all-reduce gives
-// all ranks the results: a rank that does not own a key contributes zeros.
+// get and get_many. The root broadcasts its queries and the owners look them up. An all-reduce
+// gives all ranks the results: a rank that does not own a key contributes zeros.
 //
 // MESSAGES  The queries (spread.h), {version, key} each. Then words:
 //     integers      errors | a bit per query, found | value per query
@@ -21,11 +21,11 @@ constexpr std::uint64_t kInPlaceValues = 4096;
 
 class Finder {
  public:
-  explicit Finder(Core& core) noexcept : core_(core) {}
+  Finder(Core& core, int root) noexcept : core_(core), root_(root) {}
 
   Expected<std::uint64_t> run(std::span<const Query> queries,
                               FunctionRef<void(const Result&)> visit) noexcept {
-    if (Status s = core_.usable(); !s.ok()) return fail(std::move(s));
+    if (Status s = core_.usable(root_); !s.ok()) return fail(std::move(s));
     if (Status s = spread(queries); !s.ok()) return fail(std::move(s));
     for (std::uint64_t q = 0; q < count_; ++q) {
       if (Status s = core_.readable(queries_[q].version); !s.ok()) return fail(std::move(s));
@@ -49,11 +49,11 @@ class Finder {
   }
 
   Status spread(std::span<const Query> queries) noexcept {
-    if (core_.comm().rank() == 0) {
+    if (core_.comm().rank() == root_) {
       for (const Query& query : queries) pack(query);
       count_ = queries.size();
     }
-    Status s = asked_.run(core_.comm(), 0, count_, {}, [this](std::uint64_t count) {
+    Status s = asked_.run(core_.comm(), root_, count_, {}, [this](std::uint64_t count) {
       return many_.reserve(count) && many_words_.reserve(words_for(count));
     });
     if (!s.ok()) return s;
@@ -77,7 +77,8 @@ class Finder {
   }
   template <class Visit>
   void look_up(const Query& query, Visit&& visit) noexcept {
-    auto found = core_.pool().data().read(query.key, core_.pool().local(query.version), visit);
+    LocalPool& pool = core_.own_pool(query.key);
+    auto found = pool.data().read(query.key, pool.local(query.version), visit);
     if (!found.ok()) note(std::move(found).status());
   }
   void note(Status met) noexcept {
@@ -154,6 +155,7 @@ class Finder {
   }
 
   Core& core_;
+  int root_;
   std::uint64_t count_ = 0;
   std::uint64_t words_ = 0;  // of results_
   Spread asked_;
@@ -168,9 +170,9 @@ class Finder {
 
 }  // namespace
 
-Expected<std::uint64_t> get_many(Core& core, std::span<const Query> queries,
+Expected<std::uint64_t> get_many(Core& core, int root, std::span<const Query> queries,
                                  FunctionRef<void(const Result&)> visit) {
-  return Finder(core).run(queries, visit);
+  return Finder(core, root).run(queries, visit);
 }
 
 }  // namespace perdure::mpi::detail

@@ -1,5 +1,5 @@
-// history. Rank 0 broadcasts the key. Its owner broadcasts the entries, piece after piece, so that
-// a long history needs little memory.
+// history. The root broadcasts the key. Its owner broadcasts the entries, piece after piece, so
+// that a long history needs little memory.
 //
 // VERSIONS  An entry is from a version of the owner's `data`, and is delivered with the version of
 //   the store that has it. One version of the store may have several entries: a tag was taken back,
@@ -21,16 +21,16 @@ class Historian {
  public:
   explicit Historian(Core& core) noexcept : core_(core) {}
 
-  Status run(const UntypedKey& key, VisitUntypedVersion visit) noexcept {
-    if (Status s = core_.usable(); !s.ok()) return s;
+  Status run(int root, const UntypedKey& key, VisitUntypedVersion visit) noexcept {
+    if (Status s = core_.usable(root); !s.ok()) return s;
     Comm& comm = core_.comm();
     Spread asked;
-    if (comm.rank() == 0) {
+    if (comm.rank() == root) {
       char* room = asked.extend(Packer::size(key, core_.has_bytes()));
       if (room != nullptr) Packer(room, core_.has_bytes()).put(key);
     }
     std::uint64_t unused = 0;
-    if (Status s = asked.run(comm, 0, unused, {}); !s.ok()) return s;
+    if (Status s = asked.run(comm, root, unused, {}); !s.ok()) return s;
     const UntypedKey wanted = Unpacker(asked.data(), asked.size(), core_.has_bytes()).key();
     const int owner = core_.owner(wanted);
     bool visits = true;
@@ -52,13 +52,13 @@ class Historian {
   // Packs the entries of the versions from next_ on, until the piece is full. `more`: 1 if others
   // follow.
   Status fill(const UntypedKey& key, Grown<char>& piece, std::uint64_t& more) noexcept {
-    const LocalPool& pool = core_.pool();
+    LocalPool& pool = core_.own_pool(key);
     std::uint64_t begin = 0;  // of the entries of the last version
     Version last = 0;
     bool any = false, now_present = present_, room = true;
     more = 0;
-    auto done = core_.pool().data().history(
-        key, [&](Version local, const std::optional<UntypedValue>& value) {
+    auto done =
+        pool.data().history(key, [&](Version local, const std::optional<UntypedValue>& value) {
           const Version version = pool.containing(local);
           if (version < next_) return true;
           if (!any || version != last) {
@@ -97,8 +97,8 @@ class Historian {
 
 }  // namespace
 
-Status history(Core& core, const UntypedKey& key, VisitUntypedVersion visit) {
-  return Historian(core).run(key, visit);
+Status history(Core& core, int root, const UntypedKey& key, VisitUntypedVersion visit) {
+  return Historian(core).run(root, key, visit);
 }
 
 }  // namespace perdure::mpi::detail

@@ -1,5 +1,6 @@
 #include "mpi/local_pool.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "platform/file_system.h"
@@ -15,7 +17,21 @@ namespace perdure::mpi::detail {
 
 namespace {
 
+// A file with a greater number is none of a store. It bounds the memory of an open.
+constexpr std::uint64_t kMostPools = 1 << 20;
 constexpr std::string_view kData = "data", kNames = "mpi.versions", kFields = "mpi.manifest";
+
+// The name has been that of a rank since a store had as many pools as ranks.
+Text<32> file_name(std::uint64_t number) noexcept {
+  char name[32];
+  std::snprintf(name, sizeof(name), "rank-%05lu.perdure", number);
+  return std::string_view(name);
+}
+
+Status bad_path() noexcept {
+  return Status::format(StatusCode::invalid_argument,
+                        "the path of the directory is too long or contains a NUL");
+}
 
 MapTypes spec_of(Kinds kinds) noexcept {
   return kinds.bytes ? map_types<std::string_view, std::string_view>()
@@ -53,18 +69,33 @@ bool same_kinds(const MapInfo& a, const MapTypes& b) noexcept {
 
 }  // namespace
 
-Status LocalPool::set_path(std::string_view directory, int rank) noexcept {
-  char name[32];
-  std::snprintf(name, sizeof(name), "/rank-%05d.perdure", rank);
-  if (path_.assign(directory, name)) return {};
-  return Status::format(StatusCode::invalid_argument,
-                        "the path of the directory is too long or contains a NUL");
+Status LocalPool::list(std::string_view directory, Array<std::uint64_t>& numbers) noexcept {
+  PathText folder;
+  if (!folder.assign(directory)) return bad_path();
+  DIR* const files = opendir(folder.c_str());
+  if (files == nullptr) {
+    if (errno == ENOENT || errno == ENOTDIR) return {};
+    return Status::format(StatusCode::io, "%s: %s", folder.c_str(), std::strerror(errno));
+  }
+  Status status;
+  while (const dirent* file = status.ok() ? readdir(files) : nullptr) {
+    constexpr std::string_view kBefore = "rank-";
+    if (!std::string_view(file->d_name).starts_with(kBefore)) continue;
+    const auto number = std::strtoull(file->d_name + kBefore.size(), nullptr, 10);
+    if (number >= kMostPools || file_name(number) != std::string_view(file->d_name)) continue;
+    if (!numbers.push_back(number)) status = StatusCode::out_of_memory;
+  }
+  closedir(files);
+  return status;
 }
 
-Status LocalPool::look(std::string_view directory, int rank, const PoolOptions& options,
-                       bool& present) noexcept {
-  present = false;
-  if (Status s = set_path(directory, rank); !s.ok()) return s;
+Status LocalPool::look(std::string_view directory, std::uint64_t number,
+                       const PoolOptions& options) noexcept {
+  number_ = number;
+  PathText folder;
+  if (!folder.assign(directory, "/") || !path_.assign(folder.c_str(), file_name(number))) {
+    return bad_path();
+  }
   struct stat file;
   if (stat(path(), &file) != 0) {
     if (errno == ENOENT || errno == ENOTDIR) return {};
@@ -75,7 +106,6 @@ Status LocalPool::look(std::string_view directory, int rank, const PoolOptions& 
   auto pool = Pool::open(path(), existing);
   if (!pool) return std::move(pool.error());
   take(std::move(*pool));
-  present = true;
   return read_manifest();
 }
 
@@ -106,9 +136,9 @@ Status LocalPool::read_manifest() noexcept {
   fields_.emplace(std::move(*fields));
   Manifest m;
   std::uint64_t format = 0, complete = 0;
-  const std::pair<Field, std::uint64_t*> wanted[] = {{kRun, &m.run},     {kRanks, &m.ranks},
-                                                     {kRank, &m.rank},   {kPartition, &m.partition},
-                                                     {kKinds, &m.kinds}, {kFormat, &format}};
+  const std::pair<Field, std::uint64_t*> wanted[] = {
+      {kRun, &m.run},     {kPools, &m.pools}, {kNumber, &m.number}, {kPartition, &m.partition},
+      {kKinds, &m.kinds}, {kFormat, &format}};
   for (const auto& [field, word] : wanted) {
     auto value = fields_->get(field);
     if (!value) return std::move(value.error());
@@ -152,7 +182,7 @@ Status LocalPool::create(std::string_view directory, const PoolOptions& options,
   if (!fields) return std::move(fields.error());
   fields_.emplace(std::move(*fields));
   const std::pair<Field, std::uint64_t> all[] = {
-      {kRun, manifest.run},     {kRanks, manifest.ranks},         {kRank, manifest.rank},
+      {kRun, manifest.run},     {kPools, manifest.pools},         {kNumber, manifest.number},
       {kKinds, manifest.kinds}, {kPartition, manifest.partition}, {kFormat, kFormatVersion}};
   for (const auto& [field, word] : all) {
     if (Status s = put(field, word); !s.ok()) return s;
@@ -178,7 +208,8 @@ Status LocalPool::open_data(Kinds kinds) noexcept {
     return corrupt(path(), "map `data` does not have the types of the manifest");
   }
   data_.emplace(std::move(*data));
-  return read_versions();
+  if (Status s = read_versions(); !s.ok()) return s;
+  return read_rollback();
 }
 
 // Verifies what it reads. Otherwise a version that cannot be read would fail only when it is used.
@@ -251,13 +282,22 @@ Status LocalPool::forget_below(Version version) noexcept {
   return {};
 }
 
-Expected<LocalPool::Rollback> LocalPool::last_rollback() noexcept {
+Status LocalPool::read_rollback() noexcept {
   auto state = fields_->get(kRollback);
-  if (!state) return fail(std::move(state.error()));
+  if (!state) return std::move(state.error());
   auto version = fields_->get(kRollbackVersion);
-  if (!version) return fail(std::move(version.error()));
+  if (!version) return std::move(version.error());
   const std::uint64_t word = state->value_or(0);
-  return Rollback{.number = word / 2, .pending = word % 2 != 0, .version = version->value_or(0)};
+  rollback_ = {.number = word / 2, .pending = word % 2 != 0, .version = version->value_or(0)};
+  return {};
+}
+
+Status LocalPool::roll_back(Version version) noexcept {
+  if (version < range_.first || version > range_.last) {
+    return corrupt(path(), "it lacks the version of a rollback that it has recorded");
+  }
+  if (Status s = forget_above(version); !s.ok()) return s;
+  return data().rollback(local(version));
 }
 
 // The second store commits.

@@ -1,20 +1,20 @@
-// scan_at and diff. Rank 0 merges the entries of all ranks. Of each it holds one piece at a time,
+// scan_at and diff. The root merges the entries of all pools. Of each it holds one piece at a time,
 // so it needs no memory for the whole range.
 //
-// PIECES  A part is what one rank has in the range, in order. A rank packs a piece of it while rank
-//   0 still works on the one before. It does not stay in its map meanwhile: the next piece begins
-//   behind the last key.
-// MESSAGES  Rank 0 broadcasts the request (spread.h). Then it asks a rank when it needs its next
-//   piece:
-//     rank 0 to r   Ask: send what you have if it is at most `room` bytes; or it is over
-//     r to rank 0   Reply: bytes, whether it is the last piece or there was an error; the bytes
-//   If a piece is larger, because it has a large entry, rank 0 reserves memory and asks again.
+// PIECES  A part is what one pool has in the range, in order. Its rank packs a piece of it while
+//   the root still works on the one before. It does not stay in its map meanwhile: the next piece
+//   begins behind the last key.
+// MESSAGES  The root broadcasts the request (spread.h). Then it asks the rank of a part when it
+//   needs the next piece:
+//     root to rank  Ask: send the piece of a part if it is at most `room` bytes; or it is over
+//     rank to root  Reply: bytes, whether it is the last piece or there was an error; the bytes
+//   If a piece is larger, because it has a large entry, the root reserves memory and asks again.
 // ORDER   By hash: a heap of the parts. By range: one part after the other, so a rank is asked only
-//   once the parts before have ended.
-// MEMORY  All ranks reserve a piece, rank 0 one of each rank (by range: one), and agree, before any
-//   rank asks.
-// ERRORS  A rank tells its error in its reply. Rank 0 then ends the scan on all, and they agree.
-//   An error in a piece that rank 0 did not need is none.
+//   once the parts before have ended. Then it packs only its first part before it is asked.
+// MEMORY  All ranks reserve a piece of each of their parts, the root one of each part (by range:
+//   one), and agree, before any rank asks.
+// ERRORS  A rank tells its error in its reply. The root then ends the scan on all, and they agree.
+//   An error in a piece that the root did not need is none.
 #include <algorithm>
 
 #include "mpi/buffer.h"
@@ -43,6 +43,7 @@ using VisitEntry = FunctionRef<bool(const Entry&)>;
 
 struct Ask {
   bool over = false;
+  std::uint32_t part = 0;
   std::uint64_t room = 0;
   std::uint64_t visited = 0;  // when it is over
 };
@@ -52,54 +53,62 @@ struct Reply {
   bool failed = false;
 };
 
-// What this rank has in the range.
+// What a pool of this rank has in the range.
 class Part {
  public:
-  Part(Core& core, const Request& request) noexcept
-      : core_(core), request_(request), left_(request.options.limit) {}
+  // The pool and the request must outlive the part. Returns false if memory is short.
+  bool begin(LocalPool& pool, const Request& request, bool bytes) noexcept {
+    pool_ = &pool;
+    request_ = &request;
+    bytes_ = bytes;
+    left_ = request.options.limit;
+    return piece_.reserve(kPieceRoom);
+  }
 
-  bool reserve() noexcept { return piece_.reserve(kPieceRoom); }
   Grown<char>& piece() noexcept { return piece_; }
   bool last() const noexcept { return last_; }
   const Status& status() const noexcept { return status_; }
 
-  // Packs the next piece; none after the last, and none after an error.
+  // Packs the next piece, unless it is packed; none after the last, and none after an error.
   void fill() noexcept {
+    if (filled_) return;
+    filled_ = true;
     piece_.resize(0);
     if (last_ || !status_.ok()) return;
     last_ = true;
-    UntypedScanOptions options = request_.options;
+    UntypedScanOptions options = request_->options;
     options.limit = left_;
     if (begun_) (options.reverse ? options.to : options.from) = behind_.key();
+    UntypedMap& data = pool_->data();
+    const Version to = pool_->local(request_->to);
     Expected<std::uint64_t> done =
-        request_.differs
-            ? core_.pool().data().diff(
-                  core_.pool().local(request_.from), core_.pool().local(request_.to), options,
-                  [this](const UntypedKey& key, const auto& before, const auto& after) {
-                    return append(key, before, after);
-                  })
-            : core_.pool().data().scan_at(core_.pool().local(request_.to), options,
-                                          [this](const UntypedKey& key, const UntypedValue& value) {
-                                            return append(key, value);
-                                          });
+        request_->differs
+            ? data.diff(pool_->local(request_->from), to, options,
+                        [this](const UntypedKey& key, const auto& before, const auto& after) {
+                          return append(key, before, after);
+                        })
+            : data.scan_at(to, options, [this](const UntypedKey& key, const UntypedValue& value) {
+                return append(key, value);
+              });
     if (!done) status_ = std::move(done.error());
   }
+  // The piece is in use, and the next fill() packs another one.
+  void taken() noexcept { filled_ = false; }
 
  private:
   template <class... Values>
   bool append(const UntypedKey& key, const Values&... values) noexcept {
-    const bool bytes = core_.has_bytes();
-    char* room = piece_.extend(Packer::size(key, bytes) + (Packer::size(values, bytes) + ...));
+    char* room = piece_.extend(Packer::size(key, bytes_) + (Packer::size(values, bytes_) + ...));
     if (room == nullptr) return no_memory();
-    Packer packer(room, bytes);
+    Packer packer(room, bytes_);
     packer.put(key);
     (packer.put(values), ...);
     --left_;
     if (piece_.size() < kPieceBytes) return true;
     // No key lies behind the greatest word.
-    const bool reverse = request_.options.reverse;
-    const bool more = left_ != 0 && (bytes || reverse || ~key.word != 0);
-    if (more && !behind_.assign(key, !bytes, !reverse)) return no_memory();
+    const bool reverse = request_->options.reverse;
+    const bool more = left_ != 0 && (bytes_ || reverse || ~key.word != 0);
+    if (more && !behind_.assign(key, !bytes_, !reverse)) return no_memory();
     begun_ = true;
     last_ = !more;
     return false;
@@ -109,17 +118,19 @@ class Part {
     return false;
   }
 
-  Core& core_;
-  const Request& request_;
-  std::uint64_t left_;  // of the limit
+  LocalPool* pool_ = nullptr;
+  const Request* request_ = nullptr;
+  bool bytes_ = false;
+  std::uint64_t left_ = 0;  // of the limit
   Grown<char> piece_;
+  bool filled_ = false;
   perdure::detail::KeyCopy behind_;  // the bound of the next piece, once one is full
   bool begun_ = false;
   bool last_ = false;
   Status status_;
 };
 
-// A part as rank 0 sees it: its piece, and the first entry that was not visited.
+// A part as the root sees it: its piece, and the first entry that was not visited.
 struct Source {
   Grown<char> piece;
   Unpacker rest;
@@ -129,15 +140,15 @@ struct Source {
 
 class Scan {
  public:
-  Scan(Core& core, const Request& request) noexcept
-      : core_(core), comm_(core.comm()), request_(request), part_(core, request) {}
+  Scan(Core& core, int root, const Request& request) noexcept
+      : core_(core), comm_(core.comm()), root_(root), request_(request) {}
 
-  // Returns how many entries rank 0 has visited, on all ranks.
+  // Returns how many entries the root has visited, on all ranks.
   Expected<std::uint64_t> run(VisitEntry visit) noexcept {
     if (Status s = comm_.agree(reserve()); !s.ok()) return fail(std::move(s));
-    part_.fill();
+    fill_first();
     Status mine;
-    if (comm_.rank() == 0) {
+    if (comm_.rank() == root_) {
       mine = merge(visit);
       if (Status s = end(); mine.ok()) mine = std::move(s);
     } else {
@@ -148,66 +159,82 @@ class Scan {
   }
 
  private:
-  // --- a rank that is not rank 0 ---
-
-  Status serve() noexcept {
-    for (bool told = false;;) {
-      Ask ask;
-      if (Status s = comm_.await(&ask, sizeof(ask), 0); !s.ok()) return s;
-      visited_ = ask.visited;
-      if (ask.over) return told ? part_.status() : Status();
-      told = !part_.status().ok();
-      const Reply reply{part_.piece().size(), part_.last(), told};
-      if (Status s = comm_.send(&reply, sizeof(reply), 0); !s.ok()) return s;
-      if (told || reply.bytes > ask.room) continue;
-      if (Status s = comm_.send(part_.piece().data(), reply.bytes, 0); !s.ok()) return s;
-      part_.fill();
-    }
-  }
-
-  // --- rank 0 ---
-
   Status reserve() noexcept {
-    bool room = part_.reserve();
-    if (comm_.rank() == 0) {
-      const auto ranks = static_cast<std::uint32_t>(comm_.size());
-      for (std::uint32_t r = 0; r < ranks && room; ++r) {
+    const std::span<LocalPool> own = core_.own_pools();
+    parts_.reset(new (std::nothrow) Part[own.size()]);
+    bool room = parts_ != nullptr;
+    for (std::size_t i = 0; i < own.size() && room; ++i) {
+      room = parts_[i].begin(own[i], request_, core_.has_bytes());
+    }
+    if (comm_.rank() == root_) {
+      for (std::uint64_t p = 0; p < core_.pools() && room; ++p) {
         room = sources_.push_back({}) &&
-               ((core_.by_range() && r != 0) || sources_[r].piece.reserve(kPieceRoom));
+               ((core_.by_range() && p != 0) || sources_[p].piece.reserve(kPieceRoom));
       }
-      room = room && heap_.reserve(ranks);
+      room = room && heap_.reserve(core_.pools());
     }
     return room ? Status() : StatusCode::out_of_memory;
   }
+  // Packs the pieces that the root asks for first.
+  void fill_first() noexcept {
+    const std::size_t own = core_.own_pools().size();
+    if (core_.by_range() && own != 0) {
+      parts_[request_.options.reverse ? own - 1 : 0].fill();
+    } else {
+      for (std::size_t i = 0; i < own; ++i) parts_[i].fill();
+    }
+  }
+
+  // --- a rank that is not the root ---
+
+  Status serve() noexcept {
+    for (const Part* told = nullptr;;) {
+      Ask ask;
+      if (Status s = comm_.await(&ask, sizeof(ask), root_); !s.ok()) return s;
+      visited_ = ask.visited;
+      if (ask.over) return told != nullptr ? told->status() : Status();
+      Part& part = parts_[core_.place(ask.part)];
+      part.fill();
+      if (!part.status().ok()) told = &part;
+      const Reply reply{part.piece().size(), part.last(), told != nullptr};
+      if (Status s = comm_.send(&reply, sizeof(reply), root_); !s.ok()) return s;
+      if (told != nullptr || reply.bytes > ask.room) continue;
+      if (Status s = comm_.send(part.piece().data(), reply.bytes, root_); !s.ok()) return s;
+      part.taken();
+      part.fill();
+    }
+  }
+
+  // --- the root ---
 
   Status merge(VisitEntry visit) noexcept {
-    const auto ranks = static_cast<std::uint32_t>(sources_.size());
+    const auto parts = static_cast<std::uint32_t>(sources_.size());
     if (request_.options.limit == 0) return {};
-    if (!core_.by_range()) return merge(0, ranks, visit);
+    if (!core_.by_range()) return merge(0, parts, visit);
     Grown<char> piece = std::move(sources_[0].piece);
-    for (std::uint32_t i = 0; i < ranks && !over_; ++i) {
-      const std::uint32_t r = request_.options.reverse ? ranks - 1 - i : i;
-      sources_[r].piece = std::move(piece);
-      if (Status s = merge(r, r + 1, visit); !s.ok()) return s;
-      piece = std::move(sources_[r].piece);
+    for (std::uint32_t i = 0; i < parts && !over_; ++i) {
+      const std::uint32_t p = request_.options.reverse ? parts - 1 - i : i;
+      sources_[p].piece = std::move(piece);
+      if (Status s = merge(p, p + 1, visit); !s.ok()) return s;
+      piece = std::move(sources_[p].piece);
     }
     return {};
   }
-  // Merges the parts of the ranks [first, end).
+  // Merges the parts [first, end).
   Status merge(std::uint32_t first, std::uint32_t end, VisitEntry visit) noexcept {
     const auto behind = [this](std::uint32_t a, std::uint32_t b) { return is_behind(a, b); };
     heap_.resize(0);
-    for (std::uint32_t r = first; r < end && !over_; ++r) {
-      if (Status s = advance(r); !s.ok()) return s;
+    for (std::uint32_t p = first; p < end && !over_; ++p) {
+      if (Status s = advance(p); !s.ok()) return s;
     }
     while (heap_.size() != 0 && !over_) {
       std::pop_heap(heap_.data(), heap_.data() + heap_.size(), behind);
-      const std::uint32_t r = heap_[heap_.size() - 1];
+      const std::uint32_t p = heap_[heap_.size() - 1];
       heap_.resize(heap_.size() - 1);
       ++visited_;
-      over_ = !visit(sources_[r].entry) || visited_ == request_.options.limit;
+      over_ = !visit(sources_[p].entry) || visited_ == request_.options.limit;
       if (over_) break;
-      if (Status s = advance(r); !s.ok()) return s;
+      if (Status s = advance(p); !s.ok()) return s;
     }
     return {};
   }
@@ -218,42 +245,44 @@ class Scan {
   }
   // Unpacks the next entry of the part, and puts the part into the heap. A part that has ended
   // leaves it.
-  Status advance(std::uint32_t r) noexcept {
-    Source& source = sources_[r];
+  Status advance(std::uint32_t p) noexcept {
+    Source& source = sources_[p];
     while (source.rest.at_end()) {
       if (source.last) return {};
-      if (Status s = fetch(r); !s.ok()) return s;
+      if (Status s = fetch(p); !s.ok()) return s;
     }
     Entry& entry = source.entry;
     entry.key = source.rest.key();
     if (request_.differs) entry.before = source.rest.optional_value();
     entry.after = request_.differs ? source.rest.optional_value() : source.rest.value();
     heap_.resize(heap_.size() + 1);
-    heap_[heap_.size() - 1] = r;
+    heap_[heap_.size() - 1] = p;
     std::push_heap(heap_.data(), heap_.data() + heap_.size(),
                    [this](std::uint32_t a, std::uint32_t b) { return is_behind(a, b); });
     return {};
   }
 
-  Status fetch(std::uint32_t r) noexcept {
-    Source& source = sources_[r];
-    if (r == 0) {
-      if (begun_) part_.fill();
-      begun_ = true;
-      if (!part_.status().ok()) return part_.status();
-      std::swap(source.piece, part_.piece());
-      source.last = part_.last();
-    } else if (Status s = fetch(static_cast<int>(r), source); !s.ok()) {
+  Status fetch(std::uint32_t p) noexcept {
+    Source& source = sources_[p];
+    const int from = core_.server(p);
+    if (from == comm_.rank()) {
+      Part& part = parts_[core_.place(p)];
+      part.fill();
+      if (!part.status().ok()) return part.status();
+      std::swap(source.piece, part.piece());
+      source.last = part.last();
+      part.taken();
+    } else if (Status s = fetch(p, from, source); !s.ok()) {
       return s;
     }
     source.rest = Unpacker(source.piece.data(), source.piece.size(), core_.has_bytes());
     return {};
   }
-  Status fetch(int from, Source& source) noexcept {
+  Status fetch(std::uint32_t part, int from, Source& source) noexcept {
     Reply reply;
     for (std::uint64_t room = kPieceRoom;; room = reply.bytes) {
       if (!source.piece.reserve(room)) return StatusCode::out_of_memory;
-      const Ask ask{.room = room};
+      const Ask ask{.part = part, .room = room};
       if (Status s = comm_.send(&ask, sizeof(ask), from); !s.ok()) return s;
       if (Status s = comm_.receive(&reply, sizeof(reply), from); !s.ok()) return s;
       if (reply.failed) {  // the rank says why when all agree
@@ -270,7 +299,8 @@ class Scan {
 
   Status end() noexcept {
     const Ask over{.over = true, .visited = visited_};
-    for (int r = 1; r < comm_.size(); ++r) {
+    for (int r = 0; r < comm_.size(); ++r) {
+      if (r == root_) continue;
       if (Status s = comm_.send(&over, sizeof(over), r); !s.ok()) return s;
     }
     return {};
@@ -278,26 +308,26 @@ class Scan {
 
   Core& core_;
   Comm& comm_;
+  int root_;
   const Request& request_;
-  Part part_;
-  Array<Source> sources_;      // by rank
-  Grown<std::uint32_t> heap_;  // the parts whose next entry is known
+  std::unique_ptr<Part[]> parts_;  // of this rank
+  Array<Source> sources_;          // of all parts
+  Grown<std::uint32_t> heap_;      // the parts whose next entry is known
   std::uint64_t visited_ = 0;
-  bool begun_ = false;  // the first piece of rank 0 is in use
   bool over_ = false;
 };
 
-// All ranks get the request of rank 0.
+// All ranks get the request of the root.
 class Requested {
  public:
-  Status spread(Core& core, const Request& mine) noexcept {
+  Status spread(Core& core, int root, const Request& mine) noexcept {
     const UntypedScanOptions& options = mine.options;
     const bool bytes = core.has_bytes();
     const UntypedKey prefix{.bytes = options.prefix};
     const UntypedKey from = options.from.value_or(UntypedKey());
     const UntypedKey to = options.to.value_or(UntypedKey());
     std::uint64_t limit = options.limit;
-    if (core.comm().rank() == 0) {
+    if (core.comm().rank() == root) {
       char* room = bytes_.extend(2 * sizeof(Version) + 3 + Packer::size(from, bytes) +
                                  Packer::size(to, bytes) + Packer::size(prefix, bytes));
       if (room != nullptr) {
@@ -309,7 +339,7 @@ class Requested {
         for (const UntypedKey& key : {from, to, prefix}) packer.put(key);
       }
     }
-    if (Status s = bytes_.run(core.comm(), 0, limit, {}); !s.ok()) return s;
+    if (Status s = bytes_.run(core.comm(), root, limit, {}); !s.ok()) return s;
     Unpacker unpacker(bytes_.data(), bytes_.size(), bytes);
     request_.differs = mine.differs;
     request_.from = unpacker.word();
@@ -329,23 +359,24 @@ class Requested {
   Request request_;
 };
 
-Expected<std::uint64_t> visit_all(Core& core, const Request& mine, VisitEntry visit) noexcept {
-  if (Status s = core.usable(); !s.ok()) return fail(std::move(s));
+Expected<std::uint64_t> visit_all(Core& core, int root, const Request& mine,
+                                  VisitEntry visit) noexcept {
+  if (Status s = core.usable(root); !s.ok()) return fail(std::move(s));
   Requested requested;
-  if (Status s = requested.spread(core, mine); !s.ok()) return fail(std::move(s));
-  return Scan(core, requested.request()).run(visit);
+  if (Status s = requested.spread(core, root, mine); !s.ok()) return fail(std::move(s));
+  return Scan(core, root, requested.request()).run(visit);
 }
 
 }  // namespace
 
-Expected<std::uint64_t> scan_at(Core& core, Version version, const UntypedScanOptions& options,
-                                VisitUntyped visit) {
-  return visit_all(core, {.to = version, .options = options},
+Expected<std::uint64_t> scan_at(Core& core, int root, Version version,
+                                const UntypedScanOptions& options, VisitUntyped visit) {
+  return visit_all(core, root, {.to = version, .options = options},
                    [&](const Entry& entry) { return visit(entry.key, *entry.after); });
 }
-Expected<std::uint64_t> diff(Core& core, Version from, Version to,
+Expected<std::uint64_t> diff(Core& core, int root, Version from, Version to,
                              const UntypedScanOptions& options, VisitUntypedDifference visit) {
-  return visit_all(core, {.from = from, .to = to, .differs = true, .options = options},
+  return visit_all(core, root, {.from = from, .to = to, .differs = true, .options = options},
                    [&](const Entry& entry) { return visit(entry.key, entry.before, entry.after); });
 }
 

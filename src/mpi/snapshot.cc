@@ -1,4 +1,5 @@
-// extract_snapshot. Every rank scans its part, and the parts are merged into rank 0.
+// extract_snapshot. Every rank scans its pools and merges them. These parts are merged into the
+// root. Ranks are counted from the root here, so that it is rank 0.
 //
 // RECURSIVE DOUBLING  In round d = 1, 2, 4, .. rank r with r mod 2d = d sends all it has to r - d
 //   and is done. Rank r with r mod 2d = 0 receives from r + d, if that rank exists, and merges. So
@@ -62,18 +63,22 @@ class Extraction {
   };
 
  public:
-  explicit Extraction(Core& core) noexcept : core_(core), comm_(core.comm()) {}
+  Extraction(Core& core, int root) noexcept
+      : core_(core), comm_(core.comm()), root_(static_cast<std::uint64_t>(root)) {}
 
   Status run(Version version, Merge merge, SnapshotData& out) noexcept {
-    Status mine = scan(core_.pool().local(version));
+    Status mine = scan(version);
     if (mine.ok() && !sizes_.reserve(ranks())) mine = StatusCode::out_of_memory;
     out.times.extract_ns = clock_.lap();
     if (Status s = comm_.agree(std::move(mine)); !s.ok()) return s;
     const Size own{items_.size(), bytes_.size()};
     if (Status s = comm_.all_gather(&own, sizeof(own), sizes_.data()); !s.ok()) return s;
+    std::rotate(sizes_.data(), sizes_.data() + root_, sizes_.data() + ranks());
     if (Status s = comm_.agree(reserve(merge)); !s.ok()) return s;
     times_ = out.times;
     (void)clock_.lap();
+    merge_own();
+    times_.merge_ns += clock_.lap();
     if (merge == Merge::naive) {
       if (Status s = comm_.agree(gather()); !s.ok()) return s;
     } else if (Status s = comm_.agree_after_work(doubling(), rank() != 0); !s.ok()) {
@@ -81,23 +86,36 @@ class Extraction {
     }
     out.total = sum(0, ranks()).items;
     out.times = times_;
-    if (comm_.rank() == 0) hand_over(out);
+    if (rank() == 0) hand_over(out);
     return {};
   }
 
  private:
   std::uint64_t ranks() const noexcept { return static_cast<std::uint64_t>(comm_.size()); }
-  std::uint64_t rank() const noexcept { return static_cast<std::uint64_t>(comm_.rank()); }
+  std::uint64_t rank() const noexcept {
+    return from_root(static_cast<std::uint64_t>(comm_.rank()));
+  }
+  std::uint64_t from_root(std::uint64_t in_comm) const noexcept {
+    return (in_comm + ranks() - root_) % ranks();
+  }
+  int in_comm(std::uint64_t rank) const noexcept {
+    return static_cast<int>((rank + root_) % ranks());
+  }
 
-  Status scan(Version local) noexcept {
+  // The pools of this rank, one behind the other.
+  Status scan(Version version) noexcept {
     bool room = true;
-    auto done = core_.pool().data().scan_at(local, {},
-                                            [&](const UntypedKey& key, const UntypedValue& value) {
-                                              room = append(key, value);
-                                              return room;
-                                            });
-    if (!done) return std::move(done.error());
-    return room ? Status() : StatusCode::out_of_memory;
+    for (LocalPool& pool : core_.own_pools()) {
+      const std::uint64_t begin = items_.size();
+      auto done = pool.data().scan_at(pool.local(version), {},
+                                      [&](const UntypedKey& key, const UntypedValue& value) {
+                                        room = append(key, value);
+                                        return room;
+                                      });
+      if (!done) return std::move(done.error());
+      if (!room || !begins_.append(&begin, 1)) return StatusCode::out_of_memory;
+    }
+    return {};
   }
   bool append(const UntypedKey& k, const UntypedValue& v) noexcept {
     Item item;
@@ -128,10 +146,11 @@ class Extraction {
     const std::uint64_t lowest = rank() == 0 ? ranks() : rank() & -rank();
     const Size end = merge == Merge::naive ? (rank() == 0 ? sum(0, ranks()) : Size{0, 0})
                                            : sum(rank(), rank() + lowest);
-    const bool merges = end.items > items_.size() || merge == Merge::naive;
+    const bool merges = end.items > items_.size() || merge == Merge::naive || begins_.size() > 1;
     const bool room = items_.reserve(end.items) && bytes_.reserve(end.bytes) &&
-                      (!merges || spare_.reserve(end.items)) && parts_.reserve(ranks()) &&
-                      cursors_.reserve(ranks());
+                      (!merges || spare_.reserve(std::max(end.items, items_.size()))) &&
+                      parts_.reserve(ranks()) &&
+                      cursors_.reserve(std::max(ranks(), begins_.size()));
     return room ? Status() : StatusCode::out_of_memory;
   }
 
@@ -149,10 +168,27 @@ class Extraction {
     }
   }
 
+  // Merges what scan() has found, unless it is in order, as by range.
+  void merge_own() noexcept {
+    std::size_t runs = 0;
+    bool in_order = true;
+    for (std::uint64_t i = 0; i < begins_.size(); ++i) {
+      const Item* begin = items_.data() + begins_[i];
+      const Item* end = items_.data() + (i + 1 < begins_.size() ? begins_[i + 1] : items_.size());
+      if (begin == end) continue;
+      in_order = in_order && (runs == 0 || before()(begin[-1], *begin));
+      cursors_[runs++] = {begin, end};
+    }
+    if (in_order) return;
+    merge_many(std::span<RunCursor<Item>>(cursors_.data(), runs), spare_.data(), before());
+    spare_.resize(items_.size());
+    std::swap(items_, spare_);
+  }
+
   Status doubling() noexcept {
     for (std::uint64_t d = 1; d < ranks(); d *= 2) {
       if ((rank() & d) != 0) {
-        Status s = send_to(static_cast<int>(rank() - d));
+        Status s = send_to(in_comm(rank() - d));
         times_.transfer_ns += clock_.lap();
         return s;
       }
@@ -171,7 +207,7 @@ class Extraction {
   }
   Status receive_from(std::uint64_t from, Size size) noexcept {
     const std::uint64_t items = items_.size(), bytes = bytes_.size();
-    const int sender = static_cast<int>(from);
+    const int sender = in_comm(from);
     items_.resize(items + size.items);
     bytes_.resize(bytes + size.bytes);
     if (Status s = comm_.receive(items_.data() + items, size.items * sizeof(Item), sender);
@@ -195,16 +231,19 @@ class Extraction {
   }
 
   Status gather() noexcept {
-    for (std::uint64_t r = 0; r < ranks(); ++r) parts_[r] = sizes_[r].items * sizeof(Item);
+    const int root = in_comm(0);
+    for (std::uint64_t r = 0; r < ranks(); ++r) {
+      parts_[r] = sizes_[from_root(r)].items * sizeof(Item);
+    }
     const std::span<const std::uint64_t> parts(parts_.data(), ranks());
     // Gathers into spare_; the result goes into items_.
-    if (Status s = comm_.gather(items_.data(), spare_.data(), parts); !s.ok()) return s;
+    if (Status s = comm_.gather(items_.data(), spare_.data(), parts, root); !s.ok()) return s;
     if constexpr (kBytes) {
-      for (std::uint64_t r = 0; r < ranks(); ++r) parts_[r] = sizes_[r].bytes;
+      for (std::uint64_t r = 0; r < ranks(); ++r) parts_[r] = sizes_[from_root(r)].bytes;
       Grown<char> all;
       const bool room = rank() != 0 || all.reserve(sum(0, ranks()).bytes);
       if (Status s = comm_.agree(room ? Status() : StatusCode::out_of_memory); !s.ok()) return s;
-      if (Status s = comm_.gather(bytes_.data(), all.data(), parts); !s.ok()) return s;
+      if (Status s = comm_.gather(bytes_.data(), all.data(), parts, root); !s.ok()) return s;
       std::swap(bytes_, all);
     }
     times_.transfer_ns += clock_.lap();
@@ -212,13 +251,14 @@ class Extraction {
     std::uint64_t items = 0, bytes = 0;
     std::size_t runs = 0;
     for (std::uint64_t r = 0; r < ranks(); ++r) {
+      const Size size = sizes_[from_root(r)];
       if constexpr (kBytes) {
-        for (std::uint64_t i = 0; i < sizes_[r].items; ++i) spare_[items + i].begin += bytes;
+        for (std::uint64_t i = 0; i < size.items; ++i) spare_[items + i].begin += bytes;
       }
       const Item* begin = spare_.data() + items;
-      if (sizes_[r].items != 0) cursors_[runs++] = {begin, begin + sizes_[r].items};
-      items += sizes_[r].items;
-      bytes += sizes_[r].bytes;
+      if (size.items != 0) cursors_[runs++] = {begin, begin + size.items};
+      items += size.items;
+      bytes += size.bytes;
     }
     merge_many(std::span<RunCursor<Item>>(cursors_.data(), runs), items_.data(), before());
     items_.resize(items);
@@ -239,10 +279,12 @@ class Extraction {
 
   Core& core_;
   Comm& comm_;
+  std::uint64_t root_;
   Clock clock_;
   SnapshotTimes times_;
   Grown<Item> items_, spare_;
   Grown<char> bytes_;
+  Grown<std::uint64_t> begins_;  // of the pools in items_
   Grown<Size> sizes_;
   Grown<std::uint64_t> parts_;
   Grown<RunCursor<Item>> cursors_;
@@ -250,11 +292,11 @@ class Extraction {
 
 }  // namespace
 
-Status extract(Core& core, Version version, Merge merge, SnapshotData& out) {
-  if (Status s = core.usable(); !s.ok()) return s;
+Status extract(Core& core, int root, Version version, Merge merge, SnapshotData& out) {
+  if (Status s = core.usable(root); !s.ok()) return s;
   if (Status s = core.readable(version); !s.ok()) return s;
-  return core.has_bytes() ? Extraction<BytesItem>(core).run(version, merge, out)
-                          : Extraction<WordItem>(core).run(version, merge, out);
+  return core.has_bytes() ? Extraction<BytesItem>(core, root).run(version, merge, out)
+                          : Extraction<WordItem>(core, root).run(version, merge, out);
 }
 
 }  // namespace perdure::mpi::detail

@@ -7,7 +7,8 @@
 //            want of memory after that, and nothing has been applied before.
 //         4. In step s = 1, 2, .. each rank sends to rank + s and receives from rank - s.
 //         5. Each rank applies what it got, durably: in the order of the ranks that sent it, and in
-//            the order of each batch.
+//            the order of each batch. A rank with several pools does it pool by pool, 64 mutations
+//            at a time: those of one key are in one pool, and keep their order.
 //         6. The results go back as the mutations came. All make durable what was applied, and
 //            agree.
 // MESSAGES  Mutations: {kind: a byte, key, value unless it is an erase}. A result: a byte.
@@ -59,7 +60,7 @@ class Writer {
     if (Status s = exchange_mutations(); !s.ok()) return s;
     apply();
     if (Status s = exchange_results(); !s.ok()) return s;
-    Status durable = core_.pool().make_durable();  // what was applied, also if some failed
+    Status durable = core_.make_durable();  // what was applied, also if some failed
     if (met_.ok()) met_ = std::move(durable);
     Status agreed = comm_.agree(std::move(met_));
     if (!comm_.lost()) deliver(done);
@@ -161,19 +162,35 @@ class Writer {
           r == rank() ? out_.data() + out_places_[r].bytes : in_.data() + in_places_[r].bytes;
       Unpacker from(bytes, in_sizes_[r].bytes, core_.has_bytes());
       std::uint8_t* results = in_results_.data() + in_places_[r].results;
-      std::array<UntypedMutation, kBatch> batch;
       while (!from.at_end()) {
         std::size_t size = 0;
         for (; size < kBatch && !from.at_end(); ++size) {
           const auto kind = static_cast<MutationKind>(from.byte());
-          batch[size] = {.kind = kind, .key = from.key()};
-          if (kind != MutationKind::erase) batch[size].value = from.value();
+          batch_[size] = {.kind = kind, .key = from.key()};
+          if (kind != MutationKind::erase) batch_[size].value = from.value();
         }
-        Status s = core_.pool().data().write_many(
-            {batch.data(), size},
-            [&](std::size_t, const Found& found) { *results++ = byte_of(found); });
-        if (met_.ok()) met_ = std::move(s);
+        apply(size, results);
+        results += size;
       }
+    }
+  }
+  // Applies the first `count` mutations of batch_, pool by pool.
+  void apply(std::size_t count, std::uint8_t* results) noexcept {
+    std::array<std::size_t, kBatch> pools;
+    for (std::size_t i = 0; i < count; ++i) pools[i] = core_.own_place(batch_[i].key);
+    for (std::size_t pool = 0; pool < core_.own_pools().size(); ++pool) {
+      std::array<std::size_t, kBatch> places;
+      std::size_t size = 0;
+      for (std::size_t i = 0; i < count; ++i) {
+        if (pools[i] != pool) continue;
+        part_[size] = batch_[i];
+        places[size++] = i;
+      }
+      if (size == 0) continue;
+      Status s = core_.own_pools()[pool].data().write_many(
+          {part_.data(), size},
+          [&](std::size_t i, const Found& found) { results[places[i]] = byte_of(found); });
+      if (met_.ok()) met_ = std::move(s);
     }
   }
 
@@ -192,6 +209,7 @@ class Writer {
   Grown<Place> out_places_, in_places_;
   Grown<char> out_, in_;
   Grown<std::uint8_t> out_results_, in_results_;
+  std::array<UntypedMutation, kBatch> batch_, part_;
   Status met_;  // the first error of a mutation that this rank applied
 };
 

@@ -50,12 +50,21 @@ const Pretence kDisk = {.file_system = perdure::test::kXfs, .disk = true};
 
 enum class Do : std::uint8_t { tag, roll_back, trim };
 
-// A store with versions 0 to 2 and writes after them, and its expected content.
+// A store with versions 0 to 2 and writes after them, and its expected content. Each rank serves
+// so many pools.
 class Session {
  public:
-  Session(const SharedDirectory& directory, const Options& options)
+  Session(const SharedDirectory& directory, const Options& options, int pools_of_rank = 1)
       : path_(directory.store()), options_(options) {
+    // A run that was killed while it created the last pool has left it.
+    if (pools_of_rank != 1 && world_rank() == 0) {
+      std::filesystem::create_directories(path_);
+      const std::string last = SharedDirectory::pool(path_, world_size() * pools_of_rank - 1);
+      must(must(Pool::open(last, options.pool)).close());
+    }
+    barrier();
     open();
+    EXPECT_EQ(store_->pools(), static_cast<std::uint64_t>(world_size() * pools_of_rank));
     closed_[0] = {};
     for (std::uint64_t version = 1; version <= 3; ++version) {
       for (std::uint64_t n = version; n <= kKeys; n += version) write(n, 100 * version + n);
@@ -154,8 +163,10 @@ class Session {
   Words open_;
 };
 
-class Injected : public testing::TestWithParam<Do> {
+class Injected : public testing::TestWithParam<std::tuple<Do, int>> {
  protected:
+  static Do what() { return std::get<0>(GetParam()); }
+
   // Every k-th write-back of the last rank and all later ones fail.
   static void fail_each(const Options& options, Fault write_back, StatusCode code) {
     std::uint64_t k = 1, unusable = 0;
@@ -171,20 +182,20 @@ class Injected : public testing::TestWithParam<Do> {
                     std::uint64_t& unusable) {
     const Pretended pretended(kDisk);
     const SharedDirectory directory;
-    Session session(directory, options);
+    Session session(directory, options, std::get<1>(GetParam()));
     Status status;
     std::uint64_t fired = 0;
     {
       std::optional<Failing> failing;
       if (is_last()) failing.emplace(write_back, k, true);
-      status = session.perform(GetParam());
+      status = session.perform(what());
       if (is_last()) fired = perdure::test::faults_fired();
     }
     fired = reduced(fired, MPI_MAX);
     expect_same_everywhere(status);
     if (status.ok()) {
-      session.done(GetParam());
-      EXPECT_EQ(session.store().versions().first, GetParam() == Do::trim ? 2U : 0U);
+      session.done(what());
+      EXPECT_EQ(session.store().versions().first, what() == Do::trim ? 2U : 0U);
       session.expect_whole();
       return fired != 0;
     }
@@ -197,13 +208,13 @@ class Injected : public testing::TestWithParam<Do> {
     if (!usable) ++unusable;
     if (usable) {
       // Nothing has happened. Only a trim may have forgotten the versions.
-      if (GetParam() == Do::trim && session.store().versions().first == 2) session.done(Do::trim);
+      if (what() == Do::trim && session.store().versions().first == 2) session.done(Do::trim);
       EXPECT_TRUE(session.has_versions());
     }
     session.reopen();
     if (!session.has_versions()) {
       EXPECT_FALSE(usable) << "it was not done, and is now";
-      session.done(GetParam());
+      session.done(what());
     }
     session.expect_whole();
     return true;
@@ -214,11 +225,14 @@ TEST_P(Injected, APoolThatIsPoisoned) { fail_each(kOnDisk, Fault::msync, StatusC
 TEST_P(Injected, ALogThatCannotBeWritten) {
   fail_each(with_cuts(), Fault::fdatasync, StatusCode::io);
 }
-std::string name_of(const testing::TestParamInfo<Do>& what) {
-  if (what.param == Do::tag) return "Tag";
-  return what.param == Do::trim ? "Trim" : "Rollback";
+std::string name_of(const testing::TestParamInfo<std::tuple<Do, int>>& info) {
+  const auto [what, pools_of_rank] = info.param;
+  const char* name = what == Do::tag ? "Tag" : what == Do::trim ? "Trim" : "Rollback";
+  return name + std::to_string(pools_of_rank);
 }
-INSTANTIATE_TEST_SUITE_P(Collective, Injected, testing::Values(Do::tag, Do::roll_back, Do::trim),
+INSTANTIATE_TEST_SUITE_P(Collective, Injected,
+                         testing::Combine(testing::Values(Do::tag, Do::roll_back, Do::trim),
+                                          testing::Values(1, 2)),
                          name_of);
 
 // Some tags need memory: the rank's table of versions grows.

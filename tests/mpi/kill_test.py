@@ -29,7 +29,7 @@ class KillTest(unittest.TestCase):
         return start(WORKER, ranks, *arguments, **environment)
 
     def kill_and_check(self, ranks, rank, kind, number, fatal_open=0, late=None,
-                       programs=("run", "check")):
+                       programs=("run", "check"), opened_by=0):
         run, check = programs
         with self.subTest(run=run, ranks=ranks, rank=rank, kind=kind, number=number, late=late), \
                 tempfile.TemporaryDirectory(dir=scratch()) as folder:
@@ -38,7 +38,11 @@ class KillTest(unittest.TestCase):
             # mpirun reports the loss. It knows the rank and its signal.
             self.assertRegex(killed.stderr, rf"process rank {rank}\b[\s\S]*signal 9")
             self.assertNotIn("wrong", killed.stderr)
-            if fatal_open:
+            if opened_by:
+                self.start(opened_by, "open", folder, opened_by - 1, "call", fatal_open)
+                opened = self.start(opened_by, "open", folder, 0, "call", 0)
+                self.assertIn("opened", opened.stdout, opened.stderr)
+            elif fatal_open:
                 self.start(ranks, check, folder, (rank + 1) % ranks, "call", fatal_open)
             checked = self.start(ranks, check, folder, 0, "call", 0)
             self.assertEqual(checked.returncode, 0, checked.stderr)
@@ -77,6 +81,15 @@ class KillTest(unittest.TestCase):
         for i, call in enumerate(steps):
             self.kill_and_check(3, i % 3, "call", call, programs=programs)
         self.kill_and_check(3, 1, "action", 7, programs=programs)
+
+    def test_another_number_of_ranks_opens_it_after_a_kill(self):
+        last = self.calls(4)
+        steps = range(1, last + 1) if LONG else [7, 11, *range(last // 3, last, last // 3)]
+        for i, call in enumerate(steps):
+            # Some of them are killed, too, and open it again.
+            self.kill_and_check(4, i % 4, "call", call, opened_by=(2, 7, 3)[i % 3],
+                                fatal_open=(0, 12 + i)[i % 2])
+        self.kill_and_check(4, 2, "action", 164, opened_by=1)
 
     def test_one_of_four_is_killed_between_its_writes(self):
         for i, action in enumerate((1, 20, 41, 42, 163, 164, 246)):

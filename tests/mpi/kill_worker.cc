@@ -4,6 +4,8 @@
 //   mpi_kill_worker run DIRECTORY RANK call|action N    rank RANK dies as it enters its N-th MPI
 //                                                       call or action; 0: never. Prints the calls
 //   mpi_kill_worker check DIRECTORY RANK call N         opens, verifies everything; dies likewise
+//   mpi_kill_worker open DIRECTORY RANK call N          only opens and closes, with any number of
+//                                                       ranks; dies likewise
 //   mpi_kill_worker write, mpi_kill_worker check-write  the same with writes of all ranks
 //                                                       (write_many) as the only actions
 //
@@ -246,6 +248,12 @@ void compare(IntegerStore& store, Version version, const Words& expected) {
 void check(const std::string& directory) {
   const std::uint64_t done = *acked(directory);
   auto store = must(IntegerStore::open(MPI_COMM_WORLD, directory + "/store"));
+  if (store.pools() != static_cast<std::uint64_t>(store.ranks())) {
+    // The run was killed while it created the store, and others created it anew.
+    if (reduce(done, MPI_MAX) != 0 || store.versions().last != 0) wrong("another number of pools");
+    if (store.rank() == 0) std::printf("whole\n");
+    return;
+  }
   std::vector<std::vector<Action>> actions;
   for (int r = 0; r < store.ranks(); ++r) actions.push_back(actions_of(store, r));
   const auto& mine = actions[static_cast<std::size_t>(store.rank())];
@@ -283,6 +291,12 @@ void check(const std::string& directory) {
   compare(store, next, whole.open);
   must(store.close());
   if (store.rank() == 0) std::printf("whole\n");
+}
+
+void only_open(const std::string& directory) {
+  auto store = must(IntegerStore::open(MPI_COMM_WORLD, directory + "/store"));
+  must(store.close());
+  if (store.rank() == 0) std::printf("opened\n");
 }
 
 // --- writes of all ranks ---
@@ -363,6 +377,8 @@ int main(int argc, char** argv) {
     const char* who = std::getenv("PERDURE_MPI_LATE");
     late = who != nullptr && world_rank() == std::atoi(who);
     perdure::mpi::test::run(argv[2], dies && !by_call ? n : 0);
+  } else if (what == "open") {
+    perdure::mpi::test::only_open(argv[2]);
   } else {
     perdure::mpi::test::check(argv[2]);
   }

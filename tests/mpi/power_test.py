@@ -31,8 +31,9 @@ class PowerTest(unittest.TestCase):
         self.addCleanup(self.disk.cleanup)
         self.begin("first")
 
-    def begin(self, name):
+    def begin(self, name, pools_of_rank=1):
         """A new store."""
+        self.pools_of_rank = pools_of_rank
         self.folder = os.path.join(self.disk.name, name)
         os.mkdir(self.folder)
         self.failed = ()
@@ -40,7 +41,9 @@ class PowerTest(unittest.TestCase):
     def run_until(self, rank, kind, step, n):
         """Runs on what the last run has left, which is checked, and until rank dies."""
         failed = "".join(map(str, self.failed)) or "none"
-        done = start(WORKER, RANKS, self.folder, failed, rank, kind, step, n)
+        pools = str(RANKS * self.pools_of_rank)
+        environment = {} if self.pools_of_rank == 1 else {"PERDURE_MPI_POOLS": pools}
+        done = start(WORKER, RANKS, self.folder, failed, rank, kind, step, n, **environment)
         told = f"rank {rank}, step {step}, {kind} {n}; failed before: {failed}\n{done.stderr}"
         self.assertNotIn("wrong", done.stderr, told)
         if n:
@@ -52,10 +55,12 @@ class PowerTest(unittest.TestCase):
 
     def fail_power(self, subset, step):
         for rank in subset:
-            images = glob.glob(f"{self.folder}/store/rank-{rank:05}.perdure-live*")
-            self.assertTrue(step == OPEN or len(images) == 2, images)
-            for image in images:
-                os.remove(image)
+            for i in range(self.pools_of_rank):
+                pool = rank * self.pools_of_rank + i
+                images = glob.glob(f"{self.folder}/store/rank-{pool:05}.perdure-live*")
+                self.assertTrue(step == OPEN or len(images) == 2, images)
+                for image in images:
+                    os.remove(image)
         self.failed = tuple(sorted({*self.failed, *subset}))
 
     def trial(self, rank, kind, step, n, subset):
@@ -79,6 +84,14 @@ class PowerTest(unittest.TestCase):
             for rank in (2, 0):
                 for subset in SUBSETS if LONG else [(rank,)]:
                     self.trial(rank, "wait", step, n, subset)
+        self.finish()
+
+    def test_the_power_fails_between_the_cuts_of_two_pools_of_a_rank(self):
+        self.begin("two-pools", pools_of_rank=2)
+        for step in STEPS if LONG else (TAG, ROLLBACK, TRIM, LAST_TAG):
+            for n in (1, 2, 3, 4) if step == ROLLBACK else (1, 2):
+                for subset in SUBSETS if LONG else [(1,)]:
+                    self.trial(1, "wait", step, n, subset)
         self.finish()
 
     def test_the_power_fails_after_a_collective(self):

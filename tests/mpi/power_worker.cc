@@ -8,6 +8,8 @@
 // store is closed. Step 0 is the open with its checks; steps 1 to 7 are {put every own key, a
 // collective}. If the rank does not come that far, the run ends without a close.
 //
+// PERDURE_MPI_POOLS is the number of pools of a new store, a multiple of the number of ranks.
+//
 // The model: every put of a phase, on all ranks, stores the same stamp, and no two phases of any
 // runs have the same. So a version has one stamp, on all ranks. The file `start` has the versions
 // that the last run began with, and `progress-R` how far rank R came from there.
@@ -247,6 +249,16 @@ Versions check(IntegerStore& store, const std::string& directory, const Start& b
   return found;
 }
 
+// A run that was killed while it created the last pool has left it: the open creates all before it.
+void make_last_pool(const std::string& store, const PoolOptions& options) {
+  const char* pools = std::getenv("PERDURE_MPI_POOLS");
+  if (pools != nullptr && world_rank() == 0 && !std::filesystem::exists(store)) {
+    std::filesystem::create_directories(store);
+    must(must(Pool::open(SharedDirectory::pool(store, std::atoi(pools) - 1), options)).close());
+  }
+  barrier();
+}
+
 void run(const std::string& directory, bool power_failed, bool ends) {
   Start start = read_start(directory);
   Options options{.merge_threads = 1,
@@ -256,6 +268,7 @@ void run(const std::string& directory, bool power_failed, bool ends) {
                            .max_size = 4_MiB,
                            .recovery_threads = 1}};
   if (start.run != 0) options.pool.mode = OpenMode::existing;
+  if (start.run == 0) make_last_pool(directory + "/store", options.pool);
   auto store = must(IntegerStore::open(MPI_COMM_WORLD, directory + "/store", options));
   start.versions = check(store, directory, start, power_failed);
   ++start.run;
