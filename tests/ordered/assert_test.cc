@@ -129,31 +129,45 @@ class TextLeaves {
   std::unique_ptr<Desc[]> leaves_ = std::make_unique<Desc[]>(16);
 };
 
-TEST(PrefixAssertions, TheKeysOfANodeBeginWithItsPrefix) {
-  SimMemory memory(1 << 20);
-  SimPlatform platform(memory);
-  TextLeaves leaves;
-  EpochDomain<SimPlatform> epochs(platform);
-  InnerIndex<SimPlatform, TextLeaves, 16> inner(leaves, epochs);
-  EXPECT_TRUE(inner.reserve({.bits = 0, .shift = 0}, 64).ok());
-  const auto build = [&](std::initializer_list<const char*> bounds) {
+class TextAssertions : public ::testing::Test {
+ protected:
+  TextAssertions() { EXPECT_TRUE(inner_.reserve({.bits = 0, .shift = 0}, 64).ok()); }
+  ~TextAssertions() override {
+    for (std::uint32_t leaf = 1; leaf <= 3; ++leaf) {
+      inner_.release(leaves_[leaf].separators.bound.exchange(nullptr));
+    }
+  }
+  void build(std::initializer_list<const char*> bounds) {
     std::vector<std::uint32_t> numbers;
     for (const char* bound : bounds) {
       numbers.push_back(static_cast<std::uint32_t>(numbers.size() + 1));
-      auto& leaf = leaves[numbers.back()];
+      auto& leaf = leaves_[numbers.back()];
       auto* separator = Separator<SimPlatform>::make(bound, 0);
-      inner.release(leaf.separators.bound.exchange(separator));
+      inner_.release(leaf.separators.bound.exchange(separator));
       leaf.bound.store(head_word(bound));
-      leaves[numbers.back() + 1].separators.low.store(separator);
+      leaves_[numbers.back() + 1].separators.low.store(separator);
     }
-    (void)inner.build(0, numbers.data(), numbers.size());
-  };
-  const EpochGuard<SimPlatform> guard(epochs);
+    (void)inner_.build(0, numbers.data(), numbers.size());
+  }
+
+  SimMemory memory_{1 << 20};
+  SimPlatform platform_{memory_};
+  TextLeaves leaves_;
+  EpochDomain<SimPlatform> epochs_{platform_};
+  InnerIndex<SimPlatform, TextLeaves, 16> inner_{leaves_, epochs_};
+};
+
+TEST_F(TextAssertions, TheKeysOfANodeBeginWithItsPrefix) {
+  const EpochGuard<SimPlatform> guard(epochs_);
   EXPECT_VIOLATES("ordered.N5", build({"pagea", "x", "pagec"}));
   build({"pa", "pb", "pc"});
-  for (std::uint32_t leaf = 1; leaf <= 3; ++leaf) {
-    inner.release(leaves[leaf].separators.bound.exchange(nullptr));
-  }
+}
+
+TEST_F(TextAssertions, ASearchKnowsBetweenWhichSeparatorsTheProbeLies) {
+  const EpochGuard<SimPlatform> guard(epochs_);
+  build({"pa", "pb", "pc"});
+  leaves_[2].separators.bound.load()->bytes()[1] = 'z';  // the node has its old words
+  EXPECT_VIOLATES("ordered.N6", (void)inner_.search(probe_of("pbb")));
 }
 
 class ShortcutAssertions : public ::testing::Test {

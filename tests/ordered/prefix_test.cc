@@ -1,6 +1,7 @@
 // test: cross
 // InnerIndex of byte strings. Prefixes of inner nodes (ordered.N5): keys with long common prefixes
-// are searched by the words behind them. The shortcut, whose leaves no node delimits.
+// are searched by the words behind them. Runs of equal words, and the range that a search proves
+// (ordered.N6). The shortcut, whose leaves no node delimits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -112,6 +113,21 @@ class Prefixes : public ::testing::Test {
     }
   }
 
+  // Expects that the search ends at the key's leaf or left of it (ordered.N2). Returns whether it
+  // proves that this is the leaf.
+  bool expect_proved(std::string_view key) const {
+    const Probe probe = probe_of(key);
+    const auto found = inner_.search_range(probe);
+    std::uint32_t leaf = found.leaf;
+    while (leaves_[leaf].above(probe)) leaf = leaves_[leaf].next.load();
+    EXPECT_EQ(leaf, leaf_of(key)) << key;
+    if (!found.proves(leaves_[found.leaf])) return false;
+    EXPECT_EQ(leaf, found.leaf) << key;
+    EXPECT_GT(compare(probe, found.low->view()), 0) << key;
+    EXPECT_LE(compare(probe, found.bound->view()), 0) << key;
+    return true;
+  }
+
   RealPlatform platform_;
   Leaves leaves_;
   mutable EpochDomain<RealPlatform> epochs_{platform_};
@@ -173,6 +189,54 @@ TEST_F(Prefixes, SplitsAndUnlinksOfAnyKeys) {
     bounds.erase(key);
   }
   expect_found(keys);
+}
+
+// Few words and long runs of them: what follows differs within the tail, behind it, or in length
+// and zeros only.
+TEST_F(Prefixes, RunsOfEqualWords) {
+  const EpochGuard<RealPlatform> guard(epochs_);
+  const std::string_view hosts[] = {"https://www.a.org/", "https://www.example.org/articles/",
+                                    "https://www.b.org/", "http"};
+  const std::string_view middles[] = {"", "news/2025/", "news/2025/12/alpha-beta-gamma-delta-"};
+  const std::string_view ends[] = {"", "a", "ab", "abcdefgh", "abcdefghi"};
+  std::set<std::string> bounds;
+  std::vector<std::string> keys;
+  std::uint64_t proved = 0;
+  std::uint64_t draw = 1;
+  for (int i = 0; i < 3000; ++i) {
+    draw = mix(draw + static_cast<std::uint64_t>(i));
+    std::string key(hosts[draw & 3]);
+    key += middles[(draw >> 2) % 3];
+    key += ends[(draw >> 8) % 5];
+    key.append(draw >> 16 & 3, (draw >> 18 & 1) != 0 ? '\0' : '\xff');
+    key += std::to_string(draw >> 20 & 1023);
+    keys.push_back(key);
+    if (bounds.insert(key).second) split_behind(key);
+    proved += expect_proved(keys[(draw >> 30) % keys.size()]) ? 1 : 0;
+    if (draw >> 61 != 0) continue;
+    const std::uint32_t leaf = leaf_of(keys[(draw >> 40) % keys.size()]);
+    if (leaf == 1 || leaves_[leaf].next.load() == kNoLeaf) continue;
+    unlink(leaf);
+  }
+  for (const std::string& key : keys) (void)expect_proved(key);
+  EXPECT_GT(proved, 2000U);  // not at the first leaf of a node
+}
+
+// A leaf that was split, or lost its left neighbour, since its node was searched has other
+// separators.
+TEST_F(Prefixes, AnOldRangeProvesNothing) {
+  const EpochGuard<RealPlatform> guard(epochs_);
+  for (const std::string& key : articles(12)) split_behind(key);
+  const std::string key = articles(6).back() + "5";
+  const auto before = inner_.search_range(probe_of(key));
+  EXPECT_TRUE(before.proves(leaves_[before.leaf]));
+  split_behind(key + "1");
+  EXPECT_FALSE(before.proves(leaves_[before.leaf]));
+  const auto after = inner_.search_range(probe_of(key));
+  EXPECT_TRUE(after.proves(leaves_[after.leaf]));
+  unlink(leaf_of(articles(6).back()));
+  EXPECT_FALSE(after.proves(leaves_[after.leaf]));
+  EXPECT_TRUE(expect_proved(key));
 }
 
 // The shortcut. A leaf ends behind the key of a word.

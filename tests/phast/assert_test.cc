@@ -18,7 +18,7 @@ struct Peek {
   template <class M>
   static std::uint32_t leaf_of(M& map, const Probe& probe) {
     const EpochGuard<testing::SimPlatform> guard(map.context_.epochs);
-    return map.enter(probe, map.inner_.locate(probe)).number;
+    return map.enter(probe, map.inner_.locate_range(probe)).number;
   }
   template <class M>
   static auto& desc(M& map, std::uint32_t number) {

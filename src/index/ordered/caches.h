@@ -89,8 +89,7 @@ class Caches : public Nodes<P, Leaves, Fanout> {
       n -= half;
     }
     if constexpr (kBytes) {
-      // Where words are equal, the separators decide: binary search over the run of equal words.
-      std::uint32_t end = base;
+      std::uint32_t end = base;  // of the run of equal words
       if (word(base) == wanted) {
         for (std::uint32_t n = count - 1 - base; n > 0;) {
           const std::uint32_t half = (n + 1) / 2;
@@ -98,14 +97,9 @@ class Caches : public Nodes<P, Leaves, Fanout> {
           n -= half;
         }
       }
-      while (base < end) {
-        const std::uint32_t middle = (base + end) / 2;
-        const Separator<P>* s = cache->separators[middle].load(std::memory_order_acquire);
-        if (s != nullptr && compare(probe, s->view()) > 0) {
-          base = middle + 1;
-        } else {
-          end = middle;
-        }
+      if (base < end) {
+        base = Base::position_in_run({cache->tails, cache->separators, cache->prefix, wanted},
+                                     probe, base, end);
       }
     }
     return cache->nodes[base].load(std::memory_order_relaxed);
@@ -370,6 +364,7 @@ class Caches : public Nodes<P, Leaves, Fanout> {
     Separator<P>* separator = node.max_separator.load(std::memory_order_relaxed);
     share(separator);
     cache.separators[group].store(separator, std::memory_order_release);
+    Base::set_tail(cache.tails[group], separator, cache.prefix);
   }
   void use_copied(Part& part) {
     Cache* before = part.cache.load(std::memory_order_relaxed);
@@ -413,9 +408,10 @@ class Caches : public Nodes<P, Leaves, Fanout> {
     using Word = typename P::template Atomic<std::uint64_t>;
     using Number = typename P::template Atomic<std::uint32_t>;
     using Pointer = typename P::template Atomic<Separator<P>*>;
+    using Tail = typename Base::Tail;
+    constexpr std::size_t kOfText = sizeof(Pointer) + sizeof(Tail);
     const std::uint64_t bytes =
-        sizeof(Cache) + count * (sizeof(Word) + sizeof(Number) + (kBytes ? sizeof(Pointer) : 0)) +
-        8;
+        sizeof(Cache) + count * (sizeof(Word) + sizeof(Number) + (kBytes ? kOfText : 0)) + 8;
     void* memory = std::malloc(bytes);
     if (memory == nullptr) return nullptr;
     auto* cache = new (memory) Cache;
@@ -423,7 +419,8 @@ class Caches : public Nodes<P, Leaves, Fanout> {
     cache->capacity = count;
     cache->words = reinterpret_cast<Word*>(cache + 1);
     cache->separators = reinterpret_cast<Pointer*>(cache->words + count);
-    cache->nodes = reinterpret_cast<Number*>(cache->separators + (kBytes ? count : 0));
+    cache->tails = reinterpret_cast<Tail*>(cache->separators + (kBytes ? count : 0));
+    cache->nodes = reinterpret_cast<Number*>(cache->tails + (kBytes ? count : 0));
     return cache;
   }
   [[gnu::noinline]] void free_cache(Cache* cache) {

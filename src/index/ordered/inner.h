@@ -23,6 +23,12 @@
 //       behind it. So long common prefixes cost one comparison per node, not one per step of the
 //       search. A key without the prefix changes it: lookups that begin meanwhile take the node's
 //       first leaf, and one that has begun may land anywhere in the node, as in ordered.N3.
+//   ordered.N6  Byte strings: a node has the separator behind each of its leaves, and what follows
+//       the word in it. All this changes only while `changes` is odd. A search that has seen one
+//       even number throughout knows the two separators between which the probe lies. Separators
+//       are immutable. So if those of a descriptor are these two, the probe lies in the range of
+//       its leaf, and none of them is read. A search that meets a change may land anywhere among
+//       the leaves of one word, as in ordered.N3.
 // ORDERING  keys and leaf numbers: stored release, loaded acquire. A reader that sees a shifted
 //   key also sees the shifted leaf numbers. cache, prefix: release / acquire.
 // RECLAMATION  caches, prefixes and empty nodes through epochs.
@@ -45,9 +51,9 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
   using Base = Caches<P, Leaves, Fanout, kStart>;
   using Base::above, Base::cache_start, Base::epochs_, Base::group_of, Base::kBytes, Base::kFanout,
       Base::bound_of, Base::find_node, Base::kGroup, Base::kGroups, Base::leaves_, Base::nodes_,
-      Base::part_of, Base::partitions_, Base::position_of, Base::refresh_guide, Base::set_key,
-      Base::choose_prefix, Base::take_node, Base::word_in;
-  using typename Base::Desc, typename Base::Node, typename Base::Part;
+      Base::part_of, Base::copy_key, Base::set_tail, Base::partitions_, Base::position_of,
+      Base::refresh_guide, Base::set_key, Base::choose_prefix, Base::take_node, Base::word_in;
+  using typename Base::Change, typename Base::Desc, typename Base::Node, typename Base::Part;
 
  public:
   using Base::Base;
@@ -69,12 +75,21 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
     return leaf != kNoLeaf ? leaf : search(probe);
   }
   // The same from the inner nodes alone.
-  [[gnu::noinline]] std::uint32_t search(const Probe& probe) const {
+  std::uint32_t search(const Probe& probe) const { return search_range(probe).leaf; }
+
+  // As locate() and search(). If the nodes were searched, they also tell between which separators
+  // the probe lies.
+  using Found = Located<P, kBytes>;
+  [[gnu::always_inline]] Found locate_range(const Probe& probe) const {
+    const std::uint32_t leaf = this->shortcut_to(probe);
+    return leaf != kNoLeaf ? Found{leaf} : search_range(probe);
+  }
+  [[gnu::noinline]] Found search_range(const Probe& probe) const {
     Step step = locate_node(probe);
     locate_group(probe, step);
-    const std::uint32_t leaf = locate_leaf(probe, step);
-    PERDURE_ASSERT(P, "ordered.N1", leaf != kNoLeaf);
-    return leaf;
+    const Found found = locate_leaf_range(probe, step);
+    PERDURE_ASSERT(P, "ordered.N1", found.leaf != kNoLeaf);
+    return found;
   }
 
   // search() in steps, for batches, after prefetch_shortcut() and shortcut_to(). Each step
@@ -83,6 +98,7 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
     const void* node = nullptr;
     std::uint64_t word = 0;  // of the probe in this node
     std::uint32_t group = 0;
+    std::uint32_t changes = 0;  // of the node, before it was searched
   };
   [[gnu::always_inline]] Step locate_node(const Probe& probe) const {
     PERDURE_ASSERT(P, "ordered.N4", epochs_.pinned());
@@ -94,31 +110,40 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
   }
   [[gnu::always_inline]] void locate_group(const Probe& probe, Step& step) const {
     const auto* node = static_cast<const Node*>(step.node);
-    while (above(*node, probe)) {
+    for (;;) {
+      if constexpr (kBytes) step.changes = node->changes.load(std::memory_order_acquire);
+      step.word = word_in(*node, probe);
+      step.group = group_of(*node, step.word);
+      if (!above(*node, probe, step.group)) [[likely]]
+        break;
       const std::uint32_t next = node->next.load(std::memory_order_acquire);
       PERDURE_ASSERT(P, "ordered.N4", next != 0);  // the last node reaches to the partition's end
       node = &nodes_[next];
     }
     step.node = node;
-    step.word = word_in(*node, probe);
-    step.group = group_of(*node, step.word);
     __builtin_prefetch(&node->keys[step.group * kGroup]);
     __builtin_prefetch(&node->leaves[step.group * kGroup]);
+    if constexpr (kBytes) this->fetch_texts(*node, step.group);
   }
   [[gnu::always_inline]] std::uint32_t locate_leaf(const Probe& probe, const Step& step) const {
+    return locate_leaf_range(probe, step).leaf;
+  }
+  [[gnu::always_inline]] Found locate_leaf_range(const Probe& probe, const Step& step) const {
     const auto* node = static_cast<const Node*>(step.node);
     const std::uint32_t position = position_of(*node, probe, step.word, step.group);
     if (position < node->count.load(std::memory_order_acquire)) [[likely]] {
-      return node->leaves[position].load(std::memory_order_acquire);
+      Found found{node->leaves[position].load(std::memory_order_acquire)};
+      if constexpr (kBytes) add_range(*node, probe, step.changes, position, found);
+      return found;
     }
     // The node lost its last leaves. Their range belongs to the first leaf of the next node that
     // has one (ordered.N4).
     for (;;) {
       const std::uint32_t next = node->next.load(std::memory_order_acquire);
-      if (next == 0) return part_of(probe).first;
+      if (next == 0) return {part_of(probe).first};
       node = &nodes_[next];
       if (node->count.load(std::memory_order_acquire) != 0) {
-        return node->leaves[0].load(std::memory_order_acquire);
+        return {node->leaves[0].load(std::memory_order_acquire)};
       }
     }
   }
@@ -140,7 +165,10 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
       for (std::uint32_t i = 0; i < kFanout; ++i) {
         const bool used = i < n;
         node.leaves[i].store(used ? leaves[begin + i] : kNoLeaf, std::memory_order_relaxed);
-        if constexpr (kBytes) continue;
+        if constexpr (kBytes) {
+          if (used) set_bound(node, i, leaves_[leaves[begin + i]]);
+          continue;
+        }
         set_key(node, i,
                 used ? leaves_[leaves[begin + i]].bound.load(std::memory_order_relaxed)
                      : ~std::uint64_t{0});
@@ -208,7 +236,7 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
         node = &nodes_[node->next.load(std::memory_order_relaxed)];
       }
     }
-    list(*node, at, fresh, hint);
+    list(*node, at, fresh, left);
     // After `fresh` is listed: otherwise its intervals would name `old`, even once that is unlinked
     // (ordered.S2).
     build_some(partition);
@@ -237,16 +265,19 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
     const std::uint32_t number = find_node(part, leaf, bound_of(desc), at);
     if (number == 0) return;
     Node& node = nodes_[number];
+    const Change change(node);
     if (part.unlisted && listed_after(node, at) != heir) {  // else lookups would go right of it
       return node.leaves[at].store(heir, std::memory_order_release);
     }
     const std::uint32_t count = node.count.load(std::memory_order_relaxed);
+    if constexpr (kBytes) this->release(node.texts.bounds[at].load(std::memory_order_relaxed));
     for (std::uint32_t i = at; i + 1 < count; ++i) {
-      set_key(node, i, node.keys[i + 1].load(std::memory_order_relaxed));
+      copy_key(node, i, i + 1);
       node.leaves[i].store(node.leaves[i + 1].load(std::memory_order_relaxed),
                            std::memory_order_release);
     }
     set_key(node, count - 1, ~std::uint64_t{0});
+    if constexpr (kBytes) node.texts.bounds[count - 1].store(nullptr, std::memory_order_release);
     node.count.store(count - 1, std::memory_order_release);
     refresh_guide(node);
     if (count == 1) ++part.empty;
@@ -289,9 +320,33 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
     return next != 0 ? nodes_[next].leaves[0].load(std::memory_order_relaxed) : kNoLeaf;
   }
 
-  // Lists `fresh` behind the leaf at a position, whose range now ends at `bound`.
-  [[gnu::noinline]] void list(Node& node, std::uint32_t at, std::uint32_t fresh,
-                              const Probe& bound) {
+  // ordered.N6: adds the separators of a position to what a lookup has found, unless the node has
+  // changed since the lookup came to it.
+  [[gnu::always_inline]] void add_range(const Node& node, [[maybe_unused]] const Probe& probe,
+                                        std::uint32_t changes, std::uint32_t position,
+                                        Found& found) const {
+    if (position == 0) return;
+    const Separator<P>* low = node.texts.bounds[position - 1].load(std::memory_order_acquire);
+    const Separator<P>* bound = node.texts.bounds[position].load(std::memory_order_acquire);
+    if (changes % 2 != 0 || node.changes.load(std::memory_order_acquire) != changes) [[unlikely]] {
+      return;
+    }
+    PERDURE_ASSERT(P, "ordered.N6",
+                   low == nullptr || bound == nullptr ||
+                       (compare(probe, low->view()) > 0 && compare(probe, bound->view()) <= 0));
+    found.low = low;
+    found.bound = bound;
+  }
+  static void set_bound(Node& node, std::uint32_t i, const Desc& leaf) {
+    Separator<P>* s = leaf.separators.bound.load(std::memory_order_relaxed);
+    Base::share(s);
+    node.texts.bounds[i].store(s, std::memory_order_release);
+  }
+
+  // Lists `fresh` behind the leaf at a position, whose range now ends with that of `left`.
+  [[gnu::noinline]] void list(Node& node, std::uint32_t at, std::uint32_t fresh, const Desc& left) {
+    const Change change(node);
+    const Probe bound = bound_of(left);
     const std::uint32_t count = node.count.load(std::memory_order_relaxed);
     for (std::uint32_t i = count; i > at + 1; --i) {
       node.leaves[i].store(node.leaves[i - 1].load(std::memory_order_relaxed),
@@ -299,13 +354,16 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
     }
     node.leaves[at + 1].store(fresh, std::memory_order_release);
     node.count.store(count + 1, std::memory_order_release);
+    for (std::uint32_t i = count; i > at; --i) copy_key(node, i, i - 1);
     if constexpr (kBytes) {
+      set_bound(node, at, left);
       if (!this->has_prefix(node, bound.bytes)) return choose_prefix(node);
     }
-    for (std::uint32_t i = count; i > at; --i) {
-      set_key(node, i, node.keys[i - 1].load(std::memory_order_relaxed));
-    }
     set_key(node, at, word_in(node, bound));
+    if constexpr (kBytes) {
+      set_tail(node.texts.tails[at], node.texts.bounds[at].load(std::memory_order_relaxed),
+               node.prefix.load(std::memory_order_relaxed));
+    }
     refresh_guide(node);
   }
 
@@ -319,7 +377,12 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
       fresh.leaves[i].store(
           moved ? node.leaves[kKeep + i].load(std::memory_order_relaxed) : kNoLeaf,
           std::memory_order_relaxed);
-      if constexpr (kBytes) continue;
+      if constexpr (kBytes) {
+        if (!moved) continue;
+        fresh.texts.bounds[i].store(node.texts.bounds[kKeep + i].load(std::memory_order_relaxed),
+                                    std::memory_order_relaxed);
+        continue;
+      }
       set_key(fresh, i,
               moved ? node.keys[kKeep + i].load(std::memory_order_relaxed) : ~std::uint64_t{0});
     }
@@ -333,18 +396,25 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
     fresh.next.store(node.next.load(std::memory_order_relaxed), std::memory_order_relaxed);
     // ordered.N2: complete, then reachable, then needed.
     node.next.store(number, std::memory_order_release);
-    // The boundary is where the first moved leaf begins, not where the last kept leaf ends: that
-    // leaf may be splitting, and its new right half may be about to be listed here.
-    const Desc& right = leaves_[fresh.leaves[0].load(std::memory_order_relaxed)];
-    const std::uint64_t boundary = right.low.load(std::memory_order_acquire);
-    PERDURE_ASSERT(P, "ordered.N2", boundary <= node.max.load(std::memory_order_relaxed));
+    const Change change(node);
     if constexpr (kBytes) {
-      this->replace_max_separator(node, right.separators.low.load(std::memory_order_acquire));
-      node.max.store(boundary, std::memory_order_release);
+      Separator<P>* last = node.texts.bounds[kKeep - 1].load(std::memory_order_relaxed);
+      PERDURE_ASSERT(P, "ordered.N2",
+                     head_word(last->view()) <= node.max.load(std::memory_order_relaxed));
+      this->replace_max_separator(node, last);
+      node.max.store(head_word(last->view()), std::memory_order_release);
     } else {
+      // The boundary is where the first moved leaf begins, not where the last kept leaf ends: that
+      // leaf may be splitting, and its new right half may be about to be listed here.
+      const Desc& right = leaves_[fresh.leaves[0].load(std::memory_order_relaxed)];
+      const std::uint64_t boundary = right.low.load(std::memory_order_acquire);
+      PERDURE_ASSERT(P, "ordered.N2", boundary <= node.max.load(std::memory_order_relaxed));
       node.max.store(boundary - 1, std::memory_order_release);
     }
-    for (std::uint32_t i = kKeep; i < kFanout; ++i) set_key(node, i, ~std::uint64_t{0});
+    for (std::uint32_t i = kKeep; i < kFanout; ++i) {
+      set_key(node, i, ~std::uint64_t{0});
+      if constexpr (kBytes) node.texts.bounds[i].store(nullptr, std::memory_order_release);
+    }
     node.count.store(kKeep, std::memory_order_release);
     refresh_guide(node);
     if constexpr (kBytes) choose_prefix(node);

@@ -2,10 +2,13 @@
 // search within one node. Responsible for the order of stores to one node (ordered.N2).
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
+#include <type_traits>
 
 #include "index/ordered/probe.h"
 #include "index/ordered/shortcut.h"
@@ -74,6 +77,18 @@ class Nodes {
   static constexpr std::uint32_t kGroups = kFanout / kGroup;
   static_assert(std::has_single_bit(kGroup) && std::has_single_bit(kGroups));
 
+  // Words of a tail: with the key's own, 40 bytes behind the prefix. Tests have a small fanout.
+  static constexpr std::uint32_t kTail = kFanout < 16 ? 1 : 4;
+  // What follows a key's word, zero-padded, as words that order as the bytes do.
+  struct Tail {
+    Atomic<std::uint64_t> words[kTail];
+  };
+  // Byte strings: of each key, the separator behind the leaf and its tail.
+  struct Texts {
+    Atomic<Separator<P>*> bounds[kFanout];  // with a reference; null: the end of the partition
+    alignas(64) Tail tails[kFanout];
+  };
+  struct None {};
   struct alignas(64) Node {
     Atomic<std::uint64_t> max{0};  // inclusive bound of the last leaf when it was set
     Atomic<Separator<P>*> max_separator{nullptr};
@@ -81,14 +96,17 @@ class Nodes {
     Atomic<std::uint32_t> count{0};
     Atomic<Separator<P>*> prefix{nullptr};  // of all keys, which are words behind it; null: empty
     Atomic<std::uint32_t> changes_prefix{0};
+    Atomic<std::uint32_t> changes{0};  // byte strings; odd: the keys or the leaves are changing
     alignas(64) Atomic<std::uint64_t> guide[kGroups];  // last key of each group
     alignas(64) Atomic<std::uint64_t> keys[kFanout];   // bounds; ~0 behind count
     alignas(64) Atomic<std::uint32_t> leaves[kFanout];
+    [[no_unique_address]] std::conditional_t<kBytes, Texts, None> texts;
   };
   struct Cache {
     Atomic<std::uint32_t> count{0};
     Atomic<std::uint64_t>* words;       // of the group's last node: its max when it was copied
     Atomic<Separator<P>*>* separators;  // byte strings only
+    Tail* tails;                        // likewise
     Atomic<std::uint32_t>* nodes;       // where to start for words[i]
     Separator<P>* prefix = nullptr;     // the words are those of what follows it; null: empty
     std::uint64_t bytes;
@@ -137,6 +155,17 @@ class Nodes {
     }
     return probe.word > word;
   }
+  // The same for a probe whose word in the node has this group. Nearly always without the maximum,
+  // whose separator is a miss: a key at or behind the probe is listed.
+  [[gnu::always_inline]] bool above(const Node& node, const Probe& probe,
+                                    std::uint32_t group) const {
+    if constexpr (kBytes) {
+      const std::uint32_t count = node.count.load(std::memory_order_acquire);
+      if ((group + 1) * kGroup < count) [[likely]]
+        return false;
+    }
+    return above(node, probe);
+  }
   // Returns the word by which the node's keys are searched for the probe (ordered.N5).
   [[gnu::always_inline]] std::uint64_t word_in(const Node& node, const Probe& probe) const {
     if constexpr (kBytes) {
@@ -167,40 +196,82 @@ class Nodes {
     }
     position += node.keys[position].load(std::memory_order_acquire) < word ? 1 : 0;
     if constexpr (kBytes) {
-      // Where words are equal, the separators decide: binary search over the run of equal words.
       const std::uint32_t count = node.count.load(std::memory_order_acquire);
       std::uint32_t end = position;
       while (end < count && node.keys[end].load(std::memory_order_acquire) == word) ++end;
-      for (bool fetched = false; position < end;) {
-        if (!fetched && end - position <= kFetched) {
-          fetch_bounds(node, position, end);
-          fetched = true;
-        }
-        const std::uint32_t middle = (position + end) / 2;
-        const Desc& desc = leaves_[node.leaves[middle].load(std::memory_order_acquire)];
-        if (desc.above(probe)) {
-          position = middle + 1;
-        } else {
-          end = middle;
-        }
+      if (position < end) {
+        const Separator<P>* prefix = node.prefix.load(std::memory_order_acquire);
+        return position_in_run({node.texts.tails, node.texts.bounds, prefix, word}, probe, position,
+                               end);
       }
     }
     return position;
   }
+  // Positions of a node or of a cache, whose words are equal to the probe's.
+  struct Run {
+    const Tail* tails;
+    const Atomic<Separator<P>*>* bounds;
+    const Separator<P>* prefix;
+    std::uint64_t word;
+  };
+  // Binary search: the tails decide, and where those are equal too, the separators.
+  [[gnu::always_inline]] static std::uint32_t position_in_run(const Run& run, const Probe& probe,
+                                                              std::uint32_t position,
+                                                              std::uint32_t end) {
+    // A probe without the prefix has one of these words.
+    const bool has_tail = run.word != 0 && run.word != ~std::uint64_t{0} && !probe.last;
+    std::uint64_t tail[kTail];
+    if (has_tail) tail_behind(probe.bytes, run.prefix != nullptr ? run.prefix->size : 0, tail);
+    for (bool fetched = false; position < end;) {
+      const std::uint32_t middle = (position + end) / 2;
+      int order = has_tail ? compare_tail(tail, run.tails[middle]) : 0;
+      if (order == 0) {
+        if (!fetched && end - position <= kFetched) {
+          fetch_bounds(run.bounds, position, end);
+          fetched = true;
+        }
+        const Separator<P>* s = run.bounds[middle].load(std::memory_order_acquire);
+        order = s != nullptr && compare(probe, s->view()) > 0 ? 1 : -1;
+      }
+      if (order > 0) {
+        position = middle + 1;
+      } else {
+        end = middle;
+      }
+    }
+    return position;
+  }
+  // The tail of a string whose prefix and word have been compared.
+  static void tail_behind(std::string_view bytes, std::size_t prefix,
+                          std::uint64_t (&tail)[kTail]) {
+    const std::size_t begin = prefix + 8;
+    const std::size_t size = std::min(bytes.size() - std::min(bytes.size(), begin), sizeof(tail));
+    for (std::uint64_t& word : tail) word = 0;
+    if (size != 0) std::memcpy(tail, bytes.data() + begin, size);
+    for (std::uint64_t& word : tail) word = __builtin_bswap64(word);
+  }
+  static int compare_tail(const std::uint64_t (&tail)[kTail], const Tail& other) {
+    for (std::uint32_t i = 0; i < kTail; ++i) {
+      const std::uint64_t word = other.words[i].load(std::memory_order_acquire);
+      if (tail[i] != word) return tail[i] < word ? -1 : 1;
+    }
+    return 0;
+  }
 
-  // Prefetches what above() of these leaves reads, in steps of one cache miss each.
-  void fetch_bounds(const Node& node, std::uint32_t begin, std::uint32_t end) const
+  // Keys that begin alike: their words are often equal, too.
+  [[gnu::always_inline]] static void fetch_texts(const Node& node, std::uint32_t group)
     requires(kBytes)
   {
-    const auto desc = [&](std::uint32_t i) -> const Desc& {
-      return leaves_[node.leaves[i].load(std::memory_order_acquire)];
-    };
-    for (std::uint32_t i = begin; i < end; ++i) {
-      __builtin_prefetch(&desc(i).bound);
-      __builtin_prefetch(&desc(i).separators);
+    if (node.prefix.load(std::memory_order_relaxed) == nullptr) return;
+    for (std::uint32_t i = group * kGroup; i < (group + 1) * kGroup; i += kLine / sizeof(Tail)) {
+      __builtin_prefetch(&node.texts.tails[i]);
     }
+    __builtin_prefetch(&node.texts.bounds[group * kGroup]);
+  }
+  static void fetch_bounds(const Atomic<Separator<P>*>* bounds, std::uint32_t begin,
+                           std::uint32_t end) {
     for (std::uint32_t i = begin; i < end; ++i) {
-      const Separator<P>* s = desc(i).separators.bound.load(std::memory_order_acquire);
+      const Separator<P>* s = bounds[i].load(std::memory_order_acquire);
       if (s != nullptr) s->prefetch();
     }
   }
@@ -208,6 +279,46 @@ class Nodes {
   // --- changes: the partition's latch is held, unless nothing else runs ---
   static void set_key(Node& node, std::uint32_t i, std::uint64_t word) {
     node.keys[i].store(word, std::memory_order_release);
+  }
+  // Held while anything of a node changes that tells where a leaf ends (ordered.N6).
+  class [[nodiscard]] Change {
+   public:
+    explicit Change(Node& node) : node_(node) { step(1); }
+    ~Change() { step(0); }
+    Change(const Change&) = delete;
+    Change& operator=(const Change&) = delete;
+
+   private:
+    void step([[maybe_unused]] std::uint32_t parity) {
+      if constexpr (kBytes) {
+        const std::uint32_t changes = node_.changes.load(std::memory_order_relaxed);
+        PERDURE_ASSERT(P, "ordered.N6", changes % 2 != parity);
+        node_.changes.store(changes + 1, std::memory_order_release);
+      }
+    }
+    Node& node_;
+  };
+  static void set_tail(Tail& tail, const Separator<P>* separator, const Separator<P>* prefix) {
+    std::uint64_t words[kTail] = {};
+    if (separator != nullptr) {
+      tail_behind(separator->view(), prefix != nullptr ? prefix->size : 0, words);
+    }
+    for (std::uint32_t k = 0; k < kTail; ++k) {
+      tail.words[k].store(separator != nullptr ? words[k] : ~std::uint64_t{0},
+                          std::memory_order_release);
+    }
+  }
+  // Position `to` gets the key of position `from`.
+  static void copy_key(Node& node, std::uint32_t to, std::uint32_t from) {
+    set_key(node, to, node.keys[from].load(std::memory_order_relaxed));
+    if constexpr (kBytes) {
+      auto& [bounds, tails] = node.texts;
+      bounds[to].store(bounds[from].load(std::memory_order_relaxed), std::memory_order_release);
+      for (std::uint32_t k = 0; k < kTail; ++k) {
+        tails[to].words[k].store(tails[from].words[k].load(std::memory_order_relaxed),
+                                 std::memory_order_release);
+      }
+    }
   }
   static void refresh_guide(Node& node) {
     for (std::uint32_t g = 0; g < kGroups; ++g) {
@@ -228,40 +339,31 @@ class Nodes {
     }
     node.max.store(last.bound.load(std::memory_order_relaxed), std::memory_order_release);
   }
-  // Returns where the range of the leaf at a position ends, as far as the node lists it; null at
-  // the end of the partition. The leaf's own bound may be lower: its right half may be about to be
-  // listed.
-  const Separator<P>* separator_behind(const Node& node, std::uint32_t i) const {
-    if (i + 1 == node.count.load(std::memory_order_relaxed)) {
-      return node.max_separator.load(std::memory_order_relaxed);
-    }
-    const Desc& right = leaves_[node.leaves[i + 1].load(std::memory_order_relaxed)];
-    return right.separators.low.load(std::memory_order_acquire);
-  }
   // Byte strings: finds the prefix of all keys and sets the keys behind it. Without memory there is
   // no prefix. Meanwhile lookups begin at the node's first leaf. A short prefix is none: the words
   // still tell the keys apart, and a lookup saves the comparison.
   static constexpr std::size_t kLeastPrefix = 4;
   static constexpr std::uint32_t kFetched = 8;  // leaves of one word
   [[gnu::noinline]] void choose_prefix(Node& node) {
-    const Separator<P>* behind[kFanout];  // loaded once: unlinks lower them
     const std::uint32_t count = node.count.load(std::memory_order_relaxed);
-    for (std::uint32_t i = 0; i < count; ++i) behind[i] = separator_behind(node, i);
-    const Separator<P>* last = behind[count - 1];
-    if (last == nullptr && count > 1) last = behind[count - 2];
+    const auto bound = [&](std::uint32_t i) -> const Separator<P>* {
+      return i < count ? node.texts.bounds[i].load(std::memory_order_relaxed) : nullptr;
+    };
+    const Separator<P>* last = bound(count - 1);
+    if (last == nullptr && count > 1) last = bound(count - 2);
     std::string_view common;
     if (last != nullptr) {
-      common = last->view().substr(0, common_prefix(behind[0]->view(), last->view()));
+      common = last->view().substr(0, common_prefix(bound(0)->view(), last->view()));
     }
     node.changes_prefix.store(1, std::memory_order_release);
     Separator<P>* prefix = common.size() < kLeastPrefix ? nullptr : Separator<P>::make(common, 0);
     if (prefix == nullptr) common = {};
     release(node.prefix.exchange(prefix, std::memory_order_acq_rel));
     for (std::uint32_t i = 0; i < kFanout; ++i) {
-      const bool bounded = i < count && behind[i] != nullptr;
-      PERDURE_ASSERT(P, "ordered.N5", !bounded || behind[i]->view().starts_with(common));
-      set_key(node, i,
-              bounded ? word_behind(common, probe_of(behind[i]->view())) : ~std::uint64_t{0});
+      const Separator<P>* s = bound(i);
+      PERDURE_ASSERT(P, "ordered.N5", s == nullptr || s->view().starts_with(common));
+      set_key(node, i, s != nullptr ? word_behind(common, probe_of(s->view())) : ~std::uint64_t{0});
+      set_tail(node.texts.tails[i], s, prefix);
     }
     refresh_guide(node);
     node.changes_prefix.store(0, std::memory_order_release);
@@ -275,6 +377,9 @@ class Nodes {
     if constexpr (kBytes) {
       release(node.max_separator.exchange(nullptr, std::memory_order_acq_rel));
       release(node.prefix.exchange(nullptr, std::memory_order_acq_rel));
+      for (auto& bound : node.texts.bounds) {
+        release(bound.exchange(nullptr, std::memory_order_acq_rel));
+      }
     }
   }
   // Returns the number of a node, or 0.

@@ -60,6 +60,31 @@ struct Separators {
 template <Platform P>
 struct Separators<P, false> {};
 
+// A leaf that a search has found. Byte strings: null, or the two separators between which the probe
+// lies (ordered.N6).
+template <Platform P, bool kBytes>
+struct Located {
+  std::uint32_t leaf = kNoLeaf;
+  const Separator<P>* low = nullptr;
+  const Separator<P>* bound = nullptr;
+
+  // True if the range of a leaf ends at these: the probe lies in it. The caller is pinned.
+  template <class Leaf>
+  [[gnu::always_inline]] bool proves(const Leaf& of) const noexcept {
+    return bound != nullptr && low != nullptr &&
+           of.separators.low.load(std::memory_order_acquire) == low &&
+           of.separators.bound.load(std::memory_order_acquire) == bound;
+  }
+};
+template <Platform P>
+struct Located<P, false> {
+  std::uint32_t leaf = kNoLeaf;
+  template <class Leaf>
+  static bool proves(const Leaf& /*of*/) noexcept {
+    return false;
+  }
+};
+
 struct Probe {
   std::uint64_t word = 0;
   std::string_view bytes = {};

@@ -6,8 +6,8 @@
 //   its entry at the same time.
 // LAYOUT (default geometry; two adjacent lines, so a lookup misses once)
 //   line 0   version | low | bound | order | next, leaf       read by all, seldom written
+//            (byte strings only) the separators behind low and bound
 //   line 1   fingerprint of each slot, 0: nothing shown | 4 stripes
-//   line 2   (byte strings only) the separators behind low and bound
 //   Apart, by number, for leaves that were scanned: the order of the slots, a line.
 // INVARIANTS (DRAM)
 //   phast.D1  A slot with a fingerprint is visible: it holds a durable entry (one in flight
@@ -78,6 +78,7 @@ struct alignas(64) Descriptor {
   Atomic<std::uint64_t> order{0};  // what the scan order is valid for; see LeafTable
   Atomic<std::uint32_t> next{kNoLeaf};
   Atomic<std::uint32_t> leaf{0};  // offset in the pool / sizeof(Leaf)
+  [[no_unique_address]] ordered::Separators<P, kBytes> separators;
 
   // Read as words, written as bytes, both atomically.
   struct alignas(64) SearchLine {
@@ -86,8 +87,6 @@ struct alignas(64) Descriptor {
   };
   static_assert(sizeof(SearchLine) == 64 && G::kLeafEntries <= 60);
   SearchLine search;
-
-  alignas(kBytes ? 64 : 8) [[no_unique_address]] ordered::Separators<P, kBytes> separators;
 
   bool below(const Probe& probe) const { return ordered::lies_below<kBytes>(*this, probe); }
   bool above(const Probe& probe) const { return ordered::lies_above<kBytes>(*this, probe); }

@@ -36,8 +36,8 @@ class Lookup : public State<T> {
       Base::records, Base::records_, Base::root_, Base::stripe_of, Base::table_, Base::value_of,
       Base::zero_latch_;
   using typename Base::Codec, typename Base::Desc, typename Base::Entry, typename Base::Got,
-      typename Base::Inner, typename Base::Keys, typename Base::Leaf, typename Base::P,
-      typename Base::Visit;
+      typename Base::Inner, typename Base::Keys, typename Base::Leaf, typename Base::Located,
+      typename Base::P, typename Base::Visit;
 
  public:
   using Base::Base, Base::kBytes, Base::kEntries;
@@ -64,7 +64,7 @@ class Lookup : public State<T> {
     };
     std::uint32_t hint = locate();
     while (left > 0) {
-      const Entered entered = enter(position, hint);
+      const Entered entered = enter(position, {hint});
       hint = entered.number;
       if (!snapshot(entered, limits, range.reverse, left, batch)) continue;
       // A split lowers the bound before it raises the version: the entries behind the bound are in
@@ -98,9 +98,9 @@ class Lookup : public State<T> {
     if constexpr (!kBytes) {
       if (probe.word == 0) return read_zero(visit);
     }
-    const std::uint32_t number = inner_.locate(probe);
-    prefetch_home(number, probe);
-    return read_from(probe, number, visit);
+    const Located located = inner_.locate_range(probe);
+    prefetch_home(located.leaf, probe);
+    return read_from(probe, located, visit);
   }
 
   // The common case of find(), in few instructions: a byte string, or an integer with a word, in
@@ -110,9 +110,9 @@ class Lookup : public State<T> {
     if (!kBytes && (key.word == 0 || records())) [[unlikely]]
       return Got::failed;
     const Probe probe = Codec::probe(key);
-    const std::uint32_t number = inner_.locate(probe);
-    prefetch_home(number, probe);
-    const Desc& desc = table_[number];
+    const Located located = inner_.locate_range(probe);
+    prefetch_home(located.leaf, probe);
+    const Desc& desc = table_[located.leaf];
     const std::uint64_t version = desc.version.load(std::memory_order_acquire);
     __builtin_prefetch(&desc.search);
     const auto elsewhere = [&] { return desc.below(probe) || desc.above(probe); };
@@ -125,12 +125,14 @@ class Lookup : public State<T> {
          m &= m - 1) {
       got = value_at_once(leaf.entries[__builtin_ctzll(m)], probe, value);
     }
-    // A visible key lies in its leaf. So only an absence needs the range: in byte strings, two
-    // separators, each a miss.
+    // A visible key lies in its leaf. So only an absence needs the range: in byte strings, the
+    // separators that the search has compared (ordered.N6), or those of the leaf, each a miss.
     if constexpr (kBytes) {
-      if (got == Got::absent) ordered::fetch_separators(desc, probe);
-      if (got == Got::absent && elsewhere()) [[unlikely]]
-        return Got::failed;
+      if (got == Got::absent && !located.proves(desc)) {
+        ordered::fetch_separators(desc, probe);
+        if (elsewhere()) [[unlikely]]
+          return Got::failed;
+      }
     }
     // phast.I4: loaded after the value.
     if (desc.holder(stripe_of(probe)) != 0 ||
@@ -184,7 +186,7 @@ class Lookup : public State<T> {
                                                      Visit visit) {
     const Probe& probe = group.probes[i];
     if (!kBytes && probe.word == 0) return read_zero(visit);
-    return read_from(probe, group.leaves[i], visit);
+    return read_from(probe, {group.leaves[i]}, visit);
   }
 
   // A leaf that a reader has entered: valid as long as the leaf's version is `version`.
@@ -194,14 +196,18 @@ class Lookup : public State<T> {
   };
 
   // Returns the leaf whose range holds the key. The search starts from a hint; the descriptor
-  // decides (ordered.N1).
-  [[gnu::always_inline]] Entered enter(const Probe& probe, std::uint32_t number) const {
+  // decides (ordered.N1, ordered.N6).
+  [[gnu::always_inline]] Entered enter(const Probe& probe, const Located& located) const {
+    std::uint32_t number = located.leaf;
     for (unsigned misses = 0;;) {
       const Desc& desc = table_[number];
       const std::uint64_t version = desc.version.load(std::memory_order_acquire);
       __builtin_prefetch(&desc.search);
-      if constexpr (kBytes) ordered::fetch_separators(desc, probe);
-      if ((version & 1) != 0 || desc.below(probe)) [[unlikely]] {
+      const bool proved = located.proves(desc);
+      if constexpr (kBytes) {
+        if (!proved) ordered::fetch_separators(desc, probe);
+      }
+      if ((version & 1) != 0 || (!proved && desc.below(probe))) [[unlikely]] {
         // The leaf is unlinked, or lies right of the key (ordered.N3). The partition's first leaf
         // is always left of the key.
         number = ++misses < 4 ? inner_.search(probe)
@@ -209,7 +215,7 @@ class Lookup : public State<T> {
         if (misses > 4) P::pause(misses);
         continue;
       }
-      if (!desc.above(probe)) [[likely]]
+      if (proved || !desc.above(probe)) [[likely]]
         return {number, version};
       const std::uint32_t next = desc.next.load(std::memory_order_acquire);
       number = next != kNoLeaf ? next : inner_.search(probe);
@@ -358,12 +364,11 @@ class Lookup : public State<T> {
 
   // LP(find): the load of the entry's words, or of the fingerprints if none matched. The caller is
   // pinned.
-  [[gnu::always_inline]] Expected<bool> read_from(const Probe& probe, std::uint32_t start,
-                                                  Visit visit) {
+  [[gnu::always_inline]] Expected<bool> read_from(const Probe& probe, Located start, Visit visit) {
     for (;;) {
       const Entered entered = enter(probe, start);
       const Desc& desc = table_[entered.number];
-      start = entered.number;
+      start.leaf = entered.number;
       desc.let_go(stripe_of(probe));
       const std::uint64_t candidates = desc.matches(probe.fingerprint);
       const Leaf& leaf = leaf_of(desc);

@@ -625,7 +625,7 @@ class Recovery : public Write<T> {
         }
       }
     }
-    if (enter(bound, inner_.locate(bound)).number != number)
+    if (enter(bound, {inner_.locate(bound)}).number != number)
       bad("ordered.N1", "is not found by its bound");
   }
 
@@ -704,7 +704,7 @@ class Recovery : public Write<T> {
           bad("phast.D1", "has a wrong hash");
         if (head_word(probe.bytes) != probe.word) bad("", "has a wrong head");
       }
-      if (inside && enter(probe, inner_.locate(probe)).number != number)
+      if (inside && enter(probe, {inner_.locate(probe)}).number != number)
         bad("ordered.N1", "hides from lookups");
     }
     if (readable) check_order(number, report);

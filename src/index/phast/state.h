@@ -38,6 +38,7 @@ class State : public MapEngine<T, layout::Root, PhastMap<T>, detail::OrderedInde
 
  protected:
   using Inner = ordered::InnerIndex<P, LeafTable<T>, G::kInnerLeaves, G::kStart>;
+  using Located = typename Inner::Found;
   using Base::context_, Base::root_;
   static constexpr std::uint64_t kSlots = Desc::kSlots;
 
@@ -65,7 +66,6 @@ class State : public MapEngine<T, layout::Root, PhastMap<T>, detail::OrderedInde
   [[gnu::always_inline]] void prefetch_leaf(std::uint32_t number) const {
     __builtin_prefetch(&table_[number]);
     __builtin_prefetch(&table_[number].search);
-    if constexpr (kBytes) __builtin_prefetch(&table_[number].separators);
     table_.prefetch_order(number);
     const auto* bytes = reinterpret_cast<const char*>(leaf_at(number));
     for (std::size_t line = kLine; line < sizeof(Leaf); line += kLine) {

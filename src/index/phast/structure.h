@@ -188,7 +188,7 @@ class Structure : public Lookup<T> {
       if (low == inner_.partitioning().low(inner_.partitioning().of(low))) return;
       left_probe.word = low - 1;
     }
-    const Entered left = enter(left_probe, inner_.locate(left_probe));
+    const Entered left = enter(left_probe, inner_.locate_range(left_probe));
     if (left.number == number) return;
     Desc& left_desc = table_[left.number];
     left_desc.latch_all();  // from left to right, as every holder of two leaves

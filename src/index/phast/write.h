@@ -35,7 +35,7 @@ class Write : public Structure<T> {
       Base::table_, Base::try_unlink, Base::validate, Base::value_of, Base::went, Base::with_room,
       Base::zero_latch_;
   using typename Base::Codec, typename Base::Desc, typename Base::Entry, typename Base::Group,
-      typename Base::Leaf, typename Base::Mode, typename Base::P;
+      typename Base::Leaf, typename Base::Located, typename Base::Mode, typename Base::P;
 
  public:
   using Base::Base, Base::kBytes, Base::kEntries;
@@ -89,7 +89,7 @@ class Write : public Structure<T> {
         return StatusCode::out_of_memory;
       }
       if (plan.present[i] || (!kBytes && probe.word == 0)) continue;
-      const std::uint32_t leaf = enter(probe, inner_.locate(probe)).number;
+      const std::uint32_t leaf = enter(probe, inner_.locate_range(probe)).number;
       if (leaf != group.leaf) {
         if (Status s = add_splits(group, plan.needs); !s.ok()) return s;
         group = {.leaf = leaf};
@@ -286,8 +286,8 @@ class Write : public Structure<T> {
  private:
   // --- insert, put, update, erase ---
 
-  static bool in_range(const Desc& desc, const Probe& probe) {
-    return desc.linked() && !desc.below(probe) && !desc.above(probe);
+  static bool in_range(const Desc& desc, const Probe& probe, const Located& located) {
+    return desc.linked() && (located.proves(desc) || (!desc.below(probe) && !desc.above(probe)));
   }
   // Before a claimed slot is filled.
   [[gnu::always_inline]] static void check_claim([[maybe_unused]] const Desc& desc,
@@ -321,12 +321,11 @@ class Write : public Structure<T> {
   // The CAS waits for the previous operation's write-back, and all that follows waits for the CAS.
   // Hence the miss of the entry that will be written begins before the CAS. `kPresent`: the key is
   // likely to be there, so the miss is that of its own entry.
-  // The search starts at leaf `number`.
   template <bool kClaims, bool kPresent>
-  [[gnu::always_inline]] Latched latch_leaf(const Probe& probe, std::uint32_t number) {
+  [[gnu::always_inline]] Latched latch_leaf(const Probe& probe, Located start) {
     const unsigned stripe = stripe_of(probe);
     for (unsigned spins = 0;;) {
-      number = enter(probe, number).number;
+      const std::uint32_t number = start.leaf = enter(probe, start).number;
       Desc& desc = table_[number];
       std::uint32_t word = desc.search.stripes.load();
       if ((word >> 8 * stripe & 0xFF) != 0) {
@@ -345,17 +344,17 @@ class Write : public Structure<T> {
       const std::uint32_t held = kHeld | (slot + 1);  // kNoSlot + 1 is 0
       if (!desc.search.stripes.compare_exchange(word, word | held << 8 * stripe)) continue;
       const bool free = slot == kNoSlot || desc.is_free(slot);  // phast.D2
-      if (free && in_range(desc, probe)) [[likely]]
+      if (free && in_range(desc, probe, start)) [[likely]]
         return {number, slot};
       desc.search.stripes.release(stripe);
     }
   }
 
   // The leaf that the search names. Fetches the line of it that has the key, if there was room.
-  [[gnu::always_inline]] std::uint32_t locate(const Probe& probe) const {
-    const std::uint32_t number = inner_.locate(probe);
-    prefetch_home(number, probe);
-    return number;
+  [[gnu::always_inline]] Located locate(const Probe& probe) const {
+    const Located located = inner_.locate_range(probe);
+    prefetch_home(located.leaf, probe);
+    return located;
   }
 
   // Returns the second word of an entry for this value. `made`: that word, if its record was made
@@ -430,25 +429,25 @@ class Write : public Structure<T> {
     if constexpr (!kBytes) {
       if (probe.word == 0) return write_zero(value, kMode, expected);
     }
-    const std::uint32_t number = locate(probe);
+    const Located located = locate(probe);
     std::uint64_t made = 0;
     if (kMode == Mode::put && records() && (!kBytes || value.word_size == 0)) {
       // Whether the key is there or not, it needs a record. The misses of the leaf overlap with
       // that, and no stripe is held during the fence.
-      __builtin_prefetch(&table_[number]);
-      __builtin_prefetch(&table_[number].search);
+      __builtin_prefetch(&table_[located.leaf]);
+      __builtin_prefetch(&table_[located.leaf].search);
       auto word = stored_value(probe, value, made);
       if (!word) return fail(std::move(word.error()));
       made = *word;
     }
-    auto done = write_latched<kMode>(number, probe, value, expected, made);
+    auto done = write_latched<kMode>(located, probe, value, expected, made);
     if (made != 0) [[unlikely]]
       context_.heap.discard(made & kOffsetMask);
     return done;
   }
 
   template <Mode kMode>
-  [[gnu::always_inline]] Expected<bool> write_latched(std::uint32_t start, const Probe& probe,
+  [[gnu::always_inline]] Expected<bool> write_latched(Located start, const Probe& probe,
                                                       const detail::Value& value,
                                                       const detail::Value* expected,
                                                       std::uint64_t& made) {
@@ -457,7 +456,7 @@ class Write : public Structure<T> {
     const unsigned stripe = stripe_of(probe);
     for (;;) {
       const auto [number, claimed] = latch_leaf<kClaims, kPresent>(probe, start);
-      start = number;
+      start.leaf = number;
       Desc& desc = table_[number];
       // What the last holder of the stripe left in a poisoned pool does not count.
       if (context_.platform.poisoned()) [[unlikely]] {
@@ -578,14 +577,14 @@ class Write : public Structure<T> {
                                         std::uint32_t& slot, bool claims) {
     const unsigned stripe = stripe_of(probe);
     for (;;) {
-      number = enter(probe, number).number;
+      number = enter(probe, {number}).number;
       Desc& desc = table_[number];
       std::uint32_t word = desc.search.stripes.load();
       if ((word >> 8 * stripe & 0xFF) != 0) return false;
       slot = claims ? desc.free_slot(word, probe.fingerprint) : kNoSlot;
       const std::uint32_t held = kHeld | (slot + 1);
       if (!desc.search.stripes.compare_exchange(word, word | held << 8 * stripe)) continue;
-      if (in_range(desc, probe) && (slot == kNoSlot || desc.is_free(slot))) return true;
+      if (in_range(desc, probe, {number}) && (slot == kNoSlot || desc.is_free(slot))) return true;
       desc.search.stripes.release(stripe);
     }
   }
