@@ -8,7 +8,7 @@
         ycsb-run test-ycsb paper-figures papers papers-built figures guard-builds lin mutants \
         faults fuzz coverage coherence python test-python other-projects wheel ci-python \
         seventh-engine cross docs test-docs setup-packages deb dist test-packages setup-power \
-        power-cuts disk-errors setup-world world with-tests ci clean
+        power-cuts disk-errors setup-world world papers-threads with-tests ci clean
 
 SOURCE_DIRS := src include tools testing bench evaluation tests examples fuzz python
 ENGINE ?= phast
@@ -239,6 +239,9 @@ paper-figures: papers-built  ## measure parts of the five papers' evaluations: a
 	@build/release/perdure-paper-hash
 	@build/release/perdure-paper-skiplist
 	@build/release/perdure-paper-versions
+
+papers-threads: papers-built  ## the papers' figures by 1 to 16 threads: ten minutes, 16 cores
+	@evaluation/by_threads.py
 
 papers: papers-built  ## build and test the evaluations of the papers
 	@ctest --test-dir build/release -L '^evaluation$$' -j2 --output-on-failure

@@ -39,9 +39,10 @@ Status EngineTable::for_each(FunctionRef<void(std::uint64_t, std::uint64_t)> vis
   return visited ? Status() : std::move(visited.error());
 }
 
-Expected<std::unique_ptr<Table>> ClevelTable::make(bench::MemoryHeap& memory,
-                                                   std::uint64_t capacity) {
-  auto table = std::make_unique<ClevelTable>(memory, Resizer::thread);
+Expected<std::unique_ptr<ClevelTable>> ClevelTable::make(bench::MemoryHeap& memory,
+                                                         std::uint64_t capacity,
+                                                         std::uint32_t threads) {
+  auto table = std::make_unique<ClevelTable>(memory, Resizer::thread, threads);
   const EngineRow& row = *find_engine(Engine::clevel);
   const MapKinds kinds{KeyKind::integer, ValueKind::word};
   auto root = row.create(table->context(), kinds, {.capacity = capacity});

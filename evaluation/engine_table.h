@@ -20,8 +20,10 @@ enum class Resizer : std::uint8_t {
 
 class EngineTable : public Table {
  public:
-  EngineTable(bench::MemoryHeap& memory, Resizer resizer) noexcept : memory_(memory) {
-    background_.set_threads(resizer == Resizer::thread ? 1 : 0);
+  // `threads`: those of Resizer::thread.
+  EngineTable(bench::MemoryHeap& memory, Resizer resizer, std::uint32_t threads = 1) noexcept
+      : memory_(memory) {
+    background_.set_threads(resizer == Resizer::thread ? threads : 0);
   }
 
   Expected<bool> insert(std::uint64_t key, std::uint64_t value) override {
@@ -63,8 +65,10 @@ class EngineTable : public Table {
 
 class ClevelTable final : public EngineTable {
  public:
-  // For about `capacity` items.
-  static Expected<std::unique_ptr<Table>> make(bench::MemoryHeap& memory, std::uint64_t capacity);
+  // For about `capacity` items. `threads` of the background rehash.
+  static Expected<std::unique_ptr<ClevelTable>> make(bench::MemoryHeap& memory,
+                                                     std::uint64_t capacity,
+                                                     std::uint32_t threads = 1);
   using EngineTable::EngineTable;
 };
 

@@ -47,11 +47,13 @@ struct Scheme {
   const char* name;
   Expected<std::unique_ptr<Table>> (*make)(bench::MemoryHeap& memory, std::uint32_t log_slots);
 };
-// level, clevel, the baselines, level as printed, and the same with every update logged.
-inline constexpr std::size_t kSchemeCount = 7;
+// level, clevel, the baselines, level as printed, the same with every update logged, and level with
+// the paper's items.
+inline constexpr std::size_t kSchemeCount = 8;
 inline constexpr std::size_t kBaselines = 2;
 inline constexpr std::size_t kPrinted = 5;
 inline constexpr std::size_t kLogged = 6;
+inline constexpr std::size_t kArrays = 7;
 std::span<const Scheme, kSchemeCount> schemes();
 inline auto baselines() { return schemes().subspan(kBaselines, kPrinted - kBaselines); }
 
@@ -115,6 +117,7 @@ void decisions(const Options& options, Report& report);         // figures 2 and
 void searches(const Options& options, Report& report);          // figure 5
 void log_free_updates(const Options& options, Report& report);  // figure 8 b
 void latencies(const Options& options, Report& report);         // figures 11 to 14, and write-backs
+void slower_reads(const Options& options, Report& report);      // figure 13, a model
 void resizes(const Options& options, Report& report);           // figure 15
 void mixes(const Options& options, Report& report);             // figure 16
 void concurrent(const Options& options, Report& report);        // figure 17

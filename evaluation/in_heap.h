@@ -35,6 +35,17 @@ class InHeap : public Interface {
     platform_.copy(node, &kZero<Node>, sizeof(Node));
     return node;
   }
+  // An item that a slot points to, written back: 1F 1S. Items do not change.
+  Expected<Word> make_item(Word key, Word value) noexcept {
+    auto made = make<Entry>();
+    if (!made) return fail(std::move(made.error()));
+    store(**made, key, value);
+    persist(*made, sizeof(Entry));
+    return reinterpret_cast<Word>(*made);
+  }
+  const Entry& item_at(Word pointer) const noexcept {
+    return *reinterpret_cast<const Entry*>(pointer);
+  }
   // Gives the block of a node back.
   void free(const void* node) noexcept {
     this->heap_.free(static_cast<std::uint64_t>(static_cast<const std::byte*>(node) -

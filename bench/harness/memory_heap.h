@@ -12,7 +12,8 @@ namespace perdure::bench {
 
 // All space is there and touched from the start, because growth and page faults are costs of the
 // medium.
-class MemoryHeap final : private Storage, private HeapHost {
+template <Platform P>
+class BasicMemoryHeap final : private Storage, private HeapHost {
  public:
   // Call it once, before any other. Errors: out_of_memory.
   Status open(std::uint64_t extent_bytes, std::uint64_t extents) noexcept {
@@ -25,9 +26,9 @@ class MemoryHeap final : private Storage, private HeapHost {
     if (Status s = heap_.begin_sweep(); !s.ok()) return s;
     return heap_.end_sweep(true);
   }
-  RealPlatform& platform() noexcept { return platform_; }
-  EpochDomain<RealPlatform>& epochs() noexcept { return epochs_; }
-  Heap<RealPlatform>& heap() noexcept { return heap_; }
+  P& platform() noexcept { return platform_; }
+  EpochDomain<P>& epochs() noexcept { return epochs_; }
+  Heap<P>& heap() noexcept { return heap_; }
 
  private:
   std::byte* base() const noexcept override { return arena_.data(); }
@@ -41,9 +42,10 @@ class MemoryHeap final : private Storage, private HeapHost {
   }
 
   Arena<std::byte> arena_;
-  RealPlatform platform_;
-  EpochDomain<RealPlatform> epochs_{platform_};
-  Heap<RealPlatform> heap_{platform_, *this, epochs_};
+  P platform_;
+  EpochDomain<P> epochs_{platform_};
+  Heap<P> heap_{platform_, *this, epochs_};
 };
+using MemoryHeap = BasicMemoryHeap<RealPlatform>;
 
 }  // namespace perdure::bench

@@ -6,6 +6,10 @@
 // SPLIT   kCopy: two new segments take the entries. Else one new segment takes half of them; those
 //   that have gone stay as garbage, which their hash tells. New segments are written back whole
 //   before the directory names them. The directory doubles when a segment is as deep as it.
+// POINTERS  kPointers: a slot points to an item outside the table, as clevel hashing's paper has it
+//   for all tables, and a line has eight of them. Each key that is compared is read there. insert
+//   2F 2S, the item and then the pointer; update makes another item, 2F 2S. Items that were
+//   replaced or erased are left to the heap.
 // DEVIATIONS  Writers of one segment take turns; the authors' code claims slots under a shared
 //   lock, and stores a key twice that two threads insert. Old directories and split segments are
 //   left to the heap, because another thread may be about to lock them. update stores in place, 1F
@@ -14,21 +18,28 @@
 
 #include <atomic>
 #include <mutex>
+#include <type_traits>
 
 #include "evaluation/growing/growing_table.h"
 #include "evaluation/growing/word_lock.h"
 
 namespace perdure::paper {
 
-template <Platform P, bool kCopy>
+struct PointerSlot {
+  Word key;  // an address
+};
+
+template <Platform P, bool kCopy, bool kPointers = false>
 class Cceh final : public InHeap<P, GrowingTable> {
   static constexpr std::uint32_t kSlots = 1024;
-  static constexpr std::uint32_t kProbed = 16;  // entries of four lines
+  static constexpr std::uint32_t kProbed = 16;  // slots, of four lines or, with pointers, of two
+  using Slot = std::conditional_t<kPointers, PointerSlot, Entry>;
+  static constexpr Word kInLine = kLine / sizeof(Slot);
   struct alignas(kLine) Segment {
     Word lock;
     Word depth;    // how many bits of the hash its keys share
     Word pattern;  // those bits
-    alignas(kLine) Entry entries[kSlots];
+    alignas(kLine) Slot entries[kSlots];
     bool owns(Word hash) const noexcept { return depth == 0 || hash >> (64 - depth) == pattern; }
   };
   struct Directory {
@@ -55,14 +66,17 @@ class Cceh final : public InHeap<P, GrowingTable> {
 
   Expected<bool> insert(Word key, Word value) override {
     const Word hash = hash_of(key);
+    const auto made = stored(key, value);
+    if (!made) return fail(Status(made.error()));
     for (;;) {
       Segment* segment = lock(hash);
-      Entry* free = nullptr;
+      Slot* free = nullptr;
       bool exists = false;
       for (std::uint32_t i = 0; i < kProbed && !exists; ++i) {
-        Entry& entry = probed(*segment, hash, i);
-        exists = entry.key == key;
-        const bool garbage = entry.key == 0 || !segment->owns(hash_of(entry.key));
+        Slot& entry = probed(*segment, hash, i);
+        const Word there = key_in(entry.key);
+        exists = there == key;
+        const bool garbage = there == 0 || !segment->owns(hash_of(there));
         if (garbage && free == nullptr) free = &entry;
       }
       if (!exists && free == nullptr) {
@@ -71,21 +85,32 @@ class Cceh final : public InHeap<P, GrowingTable> {
         continue;
       }
       if (!exists) {
-        this->store(*free, key, value);
-        this->persist(free, sizeof(Entry));
+        if constexpr (kPointers) {
+          this->store(free->key, *made);
+        } else {
+          this->store(*free, key, value);
+        }
+        this->persist(free, sizeof(Slot));
       }
       SharedWordLock(segment->lock).unlock();
+      if (exists) drop_unused(*made);
       return !exists;
     }
   }
   Expected<bool> update(Word key, Word value) override {
-    return change(key, [&](Entry& entry) {
-      this->store(entry.value, value);
-      this->persist(&entry.value, sizeof(Word));
+    const auto made = stored(key, value);
+    if (!made) return fail(Status(made.error()));
+    auto changed = change(key, [&](Slot& entry) {
+      Word* word = &entry.key;
+      if constexpr (!kPointers) word = &entry.value;
+      this->store(*word, kPointers ? *made : value);
+      this->persist(word, sizeof(Word));
     });
+    if (changed && !*changed) drop_unused(*made);
+    return changed;
   }
   Expected<bool> erase(Word key) override {
-    return change(key, [&](Entry& entry) {
+    return change(key, [&](Slot& entry) {
       this->store(entry.key, 0);
       this->persist(&entry.key, sizeof(Word));
     });
@@ -99,9 +124,14 @@ class Cceh final : public InHeap<P, GrowingTable> {
       const bool current = &segment_of(hash) == &segment;
       bool found = false;
       for (std::uint32_t i = 0; current && i < kProbed && !found; ++i) {
-        const Entry& entry = probed(segment, hash, i);
-        found = entry.key == key;
-        if (found) value = entry.value;
+        const Slot& entry = probed(segment, hash, i);
+        found = key_in(entry.key) == key;
+        if (!found) continue;
+        if constexpr (kPointers) {
+          value = this->item_at(entry.key).value;
+        } else {
+          value = entry.value;
+        }
       }
       lock.unlock_shared();
       if (current) return found;
@@ -118,8 +148,21 @@ class Cceh final : public InHeap<P, GrowingTable> {
   }
 
  private:
-  static Entry& probed(Segment& segment, Word hash, std::uint32_t i) noexcept {
-    return segment.entries[((hash & 255) * 4 + i) % kSlots];
+  static Slot& probed(Segment& segment, Word hash, std::uint32_t i) noexcept {
+    return segment.entries[(hash * kInLine + i) % kSlots];
+  }
+  // What a slot holds of the item.
+  Expected<Word> stored(Word key, Word value) {
+    if constexpr (kPointers) return this->make_item(key, value);
+    return key;
+  }
+  // Nothing names it.
+  void drop_unused([[maybe_unused]] Word word) noexcept {
+    if constexpr (kPointers) this->free(reinterpret_cast<const void*>(word));
+  }
+  // The key of a slot; 0: the slot is empty.
+  Word key_in(Word word) const noexcept {
+    return kPointers && word != 0 ? this->item_at(word).key : word;
   }
   Segment& segment_of(Word hash) const noexcept {
     Directory& directory = *directory_.load(std::memory_order_acquire);
@@ -142,8 +185,8 @@ class Cceh final : public InHeap<P, GrowingTable> {
     Segment* segment = lock(hash);
     bool found = false;
     for (std::uint32_t i = 0; i < kProbed && !found; ++i) {
-      Entry& entry = probed(*segment, hash, i);
-      found = entry.key == key;
+      Slot& entry = probed(*segment, hash, i);
+      found = key_in(entry.key) == key;
       if (found) apply(entry);
     }
     SharedWordLock(segment->lock).unlock();
@@ -183,9 +226,10 @@ class Cceh final : public InHeap<P, GrowingTable> {
       halves[half] = *made;
     }
     for (std::uint32_t i = 0; i < kSlots; ++i) {  // an entry keeps its place
-      const Entry& entry = segment.entries[i];
-      if (entry.key == 0 || !segment.owns(hash_of(entry.key))) continue;
-      const Word half = hash_of(entry.key) >> (64 - depth) & 1;
+      const Slot& entry = segment.entries[i];
+      const Word key = key_in(entry.key);
+      if (key == 0 || !segment.owns(hash_of(key))) continue;
+      const Word half = hash_of(key) >> (64 - depth) & 1;
       if (kCopy || half == 1) halves[half]->entries[i] = entry;
     }
     for (Word half = kCopy ? 0 : 1; half < 2; ++half) this->persist(halves[half], sizeof(Segment));

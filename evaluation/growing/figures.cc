@@ -38,28 +38,40 @@ std::vector<Figure> operation_phases(const GrowingScheme& scheme, std::uint64_t 
 
 namespace {
 
-void figures_of(const GrowingOptions& options, std::uint32_t threads, Report& report) {
-  const std::vector<GrowingScheme> schemes = anchored_schemes();
+// `kinds`: a part of the titles.
+void figures_of(const GrowingOptions& options, const std::vector<GrowingScheme>& schemes,
+                std::size_t anchors, const char* kinds, std::uint32_t threads, Report& report) {
   Turns turns{.kind = "table",
               .schemes = names_of(schemes),
               .phases = names_of_phases(),
-              .anchors = schemes.size() - kGrowingCount};
+              .anchors = anchors};
   turns.take(options.runs,
              [&](std::size_t s) { return operation_phases(schemes[s], options.items, threads); });
-  turns.print_rates(fmt::format("Million operations a second, {}", of_threads(threads)), report);
-  turns.print_ratios(
-      fmt::format("`clevel` by the others, and the paper's ratio, {}", of_threads(threads)),
-      report);
+  turns.print_rates(fmt::format("Million operations a second{}, {}", kinds, of_threads(threads)),
+                    report);
+  turns.print_ratios(fmt::format("`clevel` by the others{}, and the paper's ratio, {}", kinds,
+                                 of_threads(threads)),
+                     report);
   if (threads == 1) {
-    turns.print_costs("Write-backs and fences of an operation by its own thread", report);
+    turns.print_costs(
+        fmt::format("Write-backs and fences of an operation by its own thread{}", kinds), report);
   }
 }
 
 }  // namespace
 
 void operations(const GrowingOptions& options, Report& report) {
-  figures_of(options, 1, report);
-  if (options.threads > 1) figures_of(options, options.threads, report);
+  const std::vector<GrowingScheme> schemes = anchored_schemes();
+  const std::size_t anchors = schemes.size() - kGrowingCount;
+  figures_of(options, schemes, anchors, "", 1, report);
+  if (options.threads > 1) figures_of(options, schemes, anchors, "", options.threads, report);
+}
+
+void with_pointers(const GrowingOptions& options, Report& report) {
+  const std::vector<GrowingScheme> schemes = pointer_schemes();
+  constexpr const char* kKinds = ", pointers to items";
+  figures_of(options, schemes, 0, kKinds, 1, report);
+  if (options.threads > 1) figures_of(options, schemes, 0, kKinds, options.threads, report);
 }
 
 }  // namespace perdure::paper

@@ -26,14 +26,20 @@ struct GrowingScheme {
 inline constexpr std::size_t kGrowingCount = 6;
 std::span<const GrowingScheme, kGrowingCount> growing_schemes();  // clevel first
 
-// The same, and libcuckoo in DRAM where the build found it: an anchor for other measurements.
+// Those that keep pointers to items, as all of the paper's do; clevel first.
+std::vector<GrowingScheme> pointer_schemes();
+
+// The tables of growing_schemes(), and libcuckoo in DRAM where the build found it: an anchor for
+// other measurements.
 std::vector<GrowingScheme> anchored_schemes();
 
 void load_factors(const GrowingOptions& options, Report& report);  // figures 3 and 6
 void slots(const GrowingOptions& options, Report& report);         // figure 5
 // Each with one thread and with several.
 void operations(const GrowingOptions& options, Report& report);        // figures 7, 8 and 11
+void with_pointers(const GrowingOptions& options, Report& report);     // the same, by pointers
 void insert_latencies(const GrowingOptions& options, Report& report);  // figure 9
 void ycsb_workloads(const GrowingOptions& options, Report& report);    // figure 10
+void rehash_threads(const GrowingOptions& options, Report& report);    // beside section 4.1
 
 }  // namespace perdure::paper

@@ -18,6 +18,8 @@ int main(int argc, char** argv) {
                                        {{&load_factors, {"3", "6"}},
                                         {&slots, {"5"}},
                                         {&operations, {"7", "8", "11"}},
+                                        {&with_pointers, {"pointers"}},
+                                        {&rehash_threads, {"rehash"}},
                                         {&insert_latencies, {"9"}},
                                         {&ycsb_workloads, {"10"}}});
 }

@@ -9,6 +9,10 @@
 //   large. That is about 5 keys a bucket, from which the authors' code computes the same factor. It
 //   and all threads that meet a locked bucket copy ranges of buckets; then one store exchanges the
 //   tables. A bucket that was copied stays locked.
+// POINTERS  kPointers: a slot points to an item outside the table, as clevel hashing's paper has it
+//   for all tables. Each key that is compared is read there. insert 2F 2S, the item and then the
+//   pointer; update makes another item, 2F 2S. Items that were replaced or erased are left to the
+//   heap.
 // DEVIATIONS  update, which the authors' code lacks, stores the value in place, 1F 1S. The old
 //   table is left to the heap, because finds may be in it; the authors' code keeps it for its
 //   collector. The lock is in the heap, as in their code, and no restart is made.
@@ -25,7 +29,7 @@
 
 namespace perdure::paper {
 
-template <Platform P>
+template <Platform P, bool kPointers = false>
 class Pclht final : public InHeap<P, GrowingTable> {
   static constexpr std::uint32_t kSlots = 3;
   static constexpr std::uint64_t kRange = 1024;  // buckets that a thread copies at once
@@ -33,8 +37,8 @@ class Pclht final : public InHeap<P, GrowingTable> {
   enum Lock : Word { kFree, kTaken, kCopied };
   struct alignas(kLine) Bucket {
     Word lock;
-    Word keys[kSlots];
-    Word values[kSlots];
+    Word keys[kSlots];    // kPointers: to items
+    Word values[kSlots];  // kPointers: unused
     Bucket* next;
   };
   static_assert(sizeof(Bucket) == kLine);
@@ -61,12 +65,15 @@ class Pclht final : public InHeap<P, GrowingTable> {
   }
 
   Expected<bool> insert(Word key, Word value) override {
+    const auto made = stored(key, value);
+    if (!made) return fail(Status(made.error()));
     for (;;) {
       Table* table = table_.load(std::memory_order_acquire);
       Bucket& first = bucket_of(*table, key);
       if (!lock(*table, first)) continue;
-      const auto inserted = insert_locked(*table, first, key, value);
+      const auto inserted = insert_locked(*table, first, key, *made, value);
       unlock(first);
+      if (inserted && !*inserted) drop_unused(*made);
       if (table->chained.load(std::memory_order_relaxed) >= table->count) {
         if (Status s = grow(*table); !s.ok()) return fail(std::move(s));
       }
@@ -74,10 +81,15 @@ class Pclht final : public InHeap<P, GrowingTable> {
     }
   }
   Expected<bool> update(Word key, Word value) override {
-    return change(key, [&](Bucket& bucket, std::uint32_t at) {
-      this->store(bucket.values[at], value);
-      this->persist(&bucket.values[at], sizeof(Word));
+    const auto made = stored(key, value);
+    if (!made) return fail(Status(made.error()));
+    auto changed = change(key, [&](Bucket& bucket, std::uint32_t at) {
+      Word& word = kPointers ? bucket.keys[at] : bucket.values[at];
+      this->store(word, kPointers ? *made : value);
+      this->persist(&word, sizeof(Word));
     });
+    if (changed && !*changed) drop_unused(*made);
+    return changed;
   }
   Expected<bool> erase(Word key) override {
     return change(key, [&](Bucket& bucket, std::uint32_t at) {
@@ -90,9 +102,10 @@ class Pclht final : public InHeap<P, GrowingTable> {
     for (const Bucket* bucket = &bucket_of(*table, key); bucket != nullptr;
          bucket = this->load(bucket->next)) {
       for (std::uint32_t i = 0; i < kSlots; ++i) {
-        if (this->load(bucket->keys[i]) != key) continue;
-        value = this->load(bucket->values[i]);
-        if (this->load(bucket->keys[i]) == key) return true;
+        const Word word = this->load(bucket->keys[i]);
+        if (key_in(word) != key) continue;
+        value = kPointers ? this->item_at(word).value : this->load(bucket->values[i]);
+        if (kPointers || this->load(bucket->keys[i]) == key) return true;
       }
     }
     return false;
@@ -103,6 +116,19 @@ class Pclht final : public InHeap<P, GrowingTable> {
   }
 
  private:
+  // What a slot holds of the item.
+  Expected<Word> stored(Word key, Word value) {
+    if constexpr (kPointers) return this->make_item(key, value);
+    return key;
+  }
+  // Nothing names it.
+  void drop_unused([[maybe_unused]] Word word) noexcept {
+    if constexpr (kPointers) this->free(reinterpret_cast<const void*>(word));
+  }
+  // The key of a slot; 0: the slot is empty.
+  Word key_in(Word word) const noexcept {
+    return kPointers && word != 0 ? this->item_at(word).key : word;
+  }
   static Bucket& bucket_of(const Table& table, Word key) noexcept {
     return table.buckets[hash_of(key) & (table.count - 1)];
   }
@@ -139,7 +165,7 @@ class Pclht final : public InHeap<P, GrowingTable> {
       bool found = false;
       for (Bucket* bucket = &first; bucket != nullptr && !found; bucket = bucket->next) {
         for (std::uint32_t i = 0; i < kSlots && !found; ++i) {
-          if (bucket->keys[i] != key) continue;
+          if (key_in(bucket->keys[i]) != key) continue;
           apply(*bucket, i);
           found = true;
         }
@@ -148,13 +174,13 @@ class Pclht final : public InHeap<P, GrowingTable> {
       return found;
     }
   }
-  Expected<bool> insert_locked(Table& table, Bucket& first, Word key, Word value) {
+  Expected<bool> insert_locked(Table& table, Bucket& first, Word key, Word word, Word value) {
     Bucket* free = nullptr;
     std::uint32_t slot = 0;
     Bucket* last = &first;
     for (Bucket* bucket = &first; bucket != nullptr; bucket = bucket->next) {
       for (std::uint32_t i = 0; i < kSlots; ++i) {
-        if (bucket->keys[i] == key) return false;
+        if (key_in(bucket->keys[i]) == key) return false;
         if (bucket->keys[i] == 0 && free == nullptr) {
           free = bucket;
           slot = i;
@@ -163,15 +189,17 @@ class Pclht final : public InHeap<P, GrowingTable> {
       last = bucket;
     }
     if (free != nullptr) {
-      this->store(free->values[slot], value);
-      this->persist(&free->values[slot], sizeof(Word));
-      this->store(free->keys[slot], key);
+      if (!kPointers) {
+        this->store(free->values[slot], value);
+        this->persist(&free->values[slot], sizeof(Word));
+      }
+      this->store(free->keys[slot], word);
       this->persist(&free->keys[slot], sizeof(Word));
       return true;
     }
     auto made = this->template make<Bucket>();
     if (!made) return fail(std::move(made.error()));
-    (*made)->keys[0] = key;
+    (*made)->keys[0] = word;
     (*made)->values[0] = value;
     this->persist(*made, sizeof(Bucket));
     this->store(last->next, *made);
@@ -226,13 +254,13 @@ class Pclht final : public InHeap<P, GrowingTable> {
       persist_chain(larger.buckets[i]);
     }
   }
-  void place(Table& larger, Word key, Word value) {
-    Bucket* bucket = &bucket_of(larger, key);
+  void place(Table& larger, Word word, Word value) {
+    Bucket* bucket = &bucket_of(larger, key_in(word));
     for (;; bucket = bucket->next) {
       for (std::uint32_t i = 0; i < kSlots; ++i) {
         if (bucket->keys[i] != 0) continue;
         bucket->values[i] = value;
-        bucket->keys[i] = key;
+        bucket->keys[i] = word;
         return;
       }
       if (bucket->next == nullptr) {

@@ -6,6 +6,7 @@
 #include "evaluation/growing/cmap.h"
 #include "evaluation/growing/figures.h"
 #include "evaluation/growing/pclht.h"
+#include "evaluation/growing/slot_level.h"
 #include "evaluation/growing/table_growing.h"
 
 namespace perdure::paper {
@@ -42,6 +43,14 @@ std::span<const GrowingScheme, kGrowingCount> growing_schemes() {
       {"P-CLHT", &make<Pclht<RealPlatform>>},
   };
   return kSchemes;
+}
+
+std::vector<GrowingScheme> pointer_schemes() {
+  return {{"clevel", &make_clevel},
+          {"CCEH, pointers", &make<Cceh<RealPlatform, false, true>>},
+          {"LEVEL, pointers", &make<SlotLevel<RealPlatform>>},
+          {"cmap", &make<Cmap<RealPlatform>>},
+          {"P-CLHT, pointers", &make<Pclht<RealPlatform, true>>}};
 }
 
 std::vector<GrowingScheme> anchored_schemes() {

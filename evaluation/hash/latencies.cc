@@ -113,7 +113,7 @@ class Measured {
 
 using Results = std::array<Cells, kSchemeCount>;
 
-// How many schemes have a row: the last one differs in its updates only.
+// How many schemes have a row: the last two are there for their updates.
 std::size_t shown(std::size_t operation) { return operation == update ? kSchemeCount : kLogged; }
 
 std::vector<std::string> columns_of_loads(std::vector<std::string> first) {
@@ -191,7 +191,7 @@ void print_ratios(const Results& results, Report& report) {
     }
   }
   static constexpr std::size_t kOthers[] = {2, 3, 4};
-  for (const std::size_t level : {std::size_t{0}, kPrinted}) {
+  for (const std::size_t level : {std::size_t{0}, kPrinted, kArrays}) {
     report.row({"12", fmt::format("update at 600 ns, the others / {}", schemes()[level].name),
                 "1.2 to 2.1", update_gains(results, kOthers, level)});
     report.row(

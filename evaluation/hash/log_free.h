@@ -44,9 +44,11 @@ struct alignas(kSlots == 1 ? kLine / 2 : kLine) Bucket {
   std::uint32_t free_slot() const noexcept {
     return used() == kSlots ? kFull : static_cast<std::uint32_t>(__builtin_ctzll(~tokens));
   }
-  std::uint32_t find(std::uint64_t key) const noexcept {
+  // Through the platform, so that one that counts the lines that a search reads sees them.
+  template <Platform P>
+  std::uint32_t find(const P& platform, std::uint64_t key) const noexcept {
     for (std::uint32_t i = 0; i < kSlots; ++i) {
-      if (slots[i].key == key && has(i)) return i;
+      if (platform.load(slots[i].key) == key && has(i)) return i;
     }
     return kFull;
   }

@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
                                  {&searches, {"5"}},
                                  {&log_free_updates, {"8b"}},
                                  {&latencies, {"11", "12", "13", "14"}},
+                                 {&slower_reads, {"13slow"}},
                                  {&resizes, {"15"}},
                                  {&mixes, {"16"}},
                                  {&concurrent, {"17"}}});

@@ -76,7 +76,7 @@ class Path final : public Baseline<P> {
       for (std::uint64_t& at : leaves) {
         BucketT& bucket = buckets[at];
         at >>= 1;
-        if (bucket.find(key) == 0) return &bucket;
+        if (bucket.find(this->platform_, key) == 0) return &bucket;
         if (empty != nullptr && *empty == nullptr && !bucket.has(0)) *empty = &bucket;
       }
     }

@@ -89,8 +89,11 @@ class Pfht final : public TwoChoice<P, kSlots> {
   // different bits of the hash: items that collide in buckets spread over the chains.
   std::uint64_t* link_of(const level::Probe& probe) const noexcept {
     std::uint64_t* link = &heads_[(probe.hashes[0] >> 32) % chains_];
-    while (*link != 0 && node(*link).item.key != probe.word) link = &node(*link).next;
-    return link;
+    for (;;) {
+      const std::uint64_t offset = this->platform_.load(*link);
+      if (offset == 0 || this->platform_.load(node(offset).item.key) == probe.word) return link;
+      link = &node(offset).next;
+    }
   }
   const Slot* lookup(std::uint64_t key) const noexcept override {
     const level::Probe probe = place(key);

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "bench/workloads/random.h"
-#include "evaluation/engine_table.h"
 #include "evaluation/figures.h"
+#include "evaluation/hash/array_table.h"
 #include "evaluation/hash/bch.h"
 #include "evaluation/hash/path.h"
 #include "evaluation/hash/pfht.h"
@@ -40,8 +40,16 @@ Made level(bench::MemoryHeap& memory, std::uint32_t log_slots) {
   return std::move(*made);
 }
 // A table of three quarters of 2^log_slots slots.
+Made arrays(bench::MemoryHeap& memory, std::uint32_t log_slots) {
+  auto made = ArrayTable::make(memory, log_slots - 3);
+  if (!made) return fail(std::move(made.error()));
+  return std::move(*made);
+}
+// A table of three quarters of 2^log_slots slots.
 Made clevel(bench::MemoryHeap& memory, std::uint32_t log_slots) {
-  return ClevelTable::make(memory, 1ULL << (log_slots - 1));
+  auto made = ClevelTable::make(memory, 1ULL << (log_slots - 1));
+  if (!made) return fail(std::move(made.error()));
+  return std::move(*made);
 }
 
 // A table of three quarters of 2^log_slots slots.
@@ -60,7 +68,8 @@ constexpr Scheme kSchemes[kSchemeCount] = {{"level", &level<2>},
                                            {"PFHT", &pfht<4>},
                                            {"path", &path},
                                            {"level as printed", &printed<4>},
-                                           {"level w/o Opp", &printed<4, false>}};
+                                           {"level w/o Opp", &printed<4, false>},
+                                           {"level, arrays", &arrays}};
 constexpr Scheme kVariants[] = {{"level-3", &level<1>},
                                 {"level-6", &level<2>},
                                 {"clevel-8", &clevel},

@@ -39,7 +39,7 @@ class TwoChoice : public Baseline<P> {
   Place find_place(const level::Probe& probe) const noexcept {
     for (const std::uint64_t hash : probe.hashes) {
       BucketT& home = bucket(hash);
-      const std::uint32_t slot = home.find(probe.word);
+      const std::uint32_t slot = home.find(this->platform_, probe.word);
       if (slot != kSlots) return {&home, slot};
     }
     return {};

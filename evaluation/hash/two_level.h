@@ -140,7 +140,7 @@ class TwoLevel final : public Baseline<P> {
   Place find_in(std::uint32_t level, const level::Probe& probe) const noexcept {
     for (const std::uint64_t hash : hashes(probe)) {
       BucketT& bucket = levels_[level].bucket(hash);
-      const std::uint32_t slot = bucket.find(probe.word);
+      const std::uint32_t slot = bucket.find(this->platform_, probe.word);
       if (slot != kSlots) return {level, &bucket, slot};
     }
     return {};

@@ -34,6 +34,7 @@ void levels_above(const OrderedOptions& options, Report& report);           // f
 void ycsb_workloads(const OrderedOptions& options, Report& report);         // figure 9
 void tail_latencies(const OrderedOptions& options, Report& report);         // figure 10
 void operations_by_threads(const OrderedOptions& options, Report& report);  // figure 11 a to c
+void cache_misses(const OrderedOptions& options, Report& report);           // figure 11 d
 void ycsb_by_threads(const OrderedOptions& options, Report& report);        // figure 12
 void inner_node_sizes(const OrderedOptions& options, Report& report);       // figure 13
 void leaf_sizes(const OrderedOptions& options, Report& report);             // figure 14

@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
                                         {&ycsb_workloads, {"9"}},
                                         {&tail_latencies, {"10"}},
                                         {&operations_by_threads, {"11"}},
+                                        {&cache_misses, {"11d"}},
                                         {&ycsb_by_threads, {"12"}},
                                         {&inner_node_sizes, {"13"}},
                                         {&leaf_sizes, {"14"}},

@@ -1,20 +1,16 @@
 // Recovery by threads (figure 15 d of PhaST's paper), and the memory beside the leaves (table 3).
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
-#include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "bench/harness/in_process.h"
 #include "evaluation/ordered/figures.h"
 #include "evaluation/ordered/measure.h"
 #include "evaluation/ordered/phast_map.h"
+#include "evaluation/pool_of_processes.h"
 #include "index/phast/leaf_table.h"
 #include "perdure/perdure.h"
 
@@ -24,37 +20,16 @@ namespace {
 constexpr std::uint32_t kThreads[] = {1, 2, 4};
 using Entries = perdure::OrderedMap<std::uint64_t, std::uint64_t>;
 
-// A pool whose owners all die while it is open.
-class KilledPool {
- public:
-  explicit KilledPool(const std::string& folder)
-      : path_(fmt::format("{}/perdure-paper-ordered.{}.pool", folder, ::getpid())) {}
-  ~KilledPool() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-  }
-  KilledPool(const KilledPool&) = delete;
-  KilledPool& operator=(const KilledPool&) = delete;
-
-  // Opens the pool in a process of its own, which calls use() and is killed. Returns the seconds of
-  // the open.
-  template <class F>
-  double open(std::uint32_t threads, F use) const {
-    return bench::in_process<double>([&](std::optional<Pool>& pool) {
-      using Clock = std::chrono::steady_clock;
-      const Clock::time_point begin = Clock::now();
-      pool.emplace(must(
-          Pool::open(path_, {.durability = Durability::emulated, .recovery_threads = threads})));
-      const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-      Entries entries = must(pool->ordered_map<std::uint64_t, std::uint64_t>("paper"));
-      use(entries);
-      return seconds;
-    });
-  }
-
- private:
-  std::string path_;
-};
+// Opens the pool in a process that is killed. Returns the seconds of the open.
+template <class F>
+double open(const PoolOfProcesses& pool, std::uint32_t threads, F use) {
+  return pool.open({.durability = Durability::emulated, .recovery_threads = threads}, End::killed,
+                   [&](Pool& opened) {
+                     Entries entries =
+                         must(opened.ordered_map<std::uint64_t, std::uint64_t>("paper"));
+                     use(entries);
+                   });
+}
 
 void must_hold(Entries& entries, std::uint64_t items) {
   require(entries.stats().entries == items, "the number of items is wrong after the recovery");
@@ -71,8 +46,8 @@ void must_hold(Entries& entries, std::uint64_t items) {
 
 void recovery_by_threads(const OrderedOptions& options, Report& report) {
   const std::uint64_t items = 2 * options.items;
-  const KilledPool pool(options.folder);
-  pool.open(1, [&](Entries& entries) {
+  const PoolOfProcesses pool(options.folder, "perdure-paper-ordered");
+  open(pool, 1, [&](Entries& entries) {
     for (std::uint64_t n = 0; n < items; ++n) {
       const Word key = uniform_key(n);
       require(entries.insert(key, value_of(key, 0)).absent(), "an insert did not insert");
@@ -82,7 +57,7 @@ void recovery_by_threads(const OrderedOptions& options, Report& report) {
   for (std::uint32_t turn = 0; turn < options.runs; ++turn) {
     for (std::size_t t = 0; t < std::size(kThreads); ++t) {
       const double seconds =
-          pool.open(kThreads[t], [&](Entries& entries) { must_hold(entries, items); });
+          open(pool, kThreads[t], [&](Entries& entries) { must_hold(entries, items); });
       milliseconds[t].push_back(seconds * 1e3);
     }
   }

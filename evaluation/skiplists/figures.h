@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "bench/harness/memory_heap.h"
 #include "evaluation/figures.h"
@@ -16,6 +17,7 @@ struct ListOptions {
   std::uint64_t sample = 10'000;     // operations per latency
   std::uint64_t stream = 1'000'000;  // zipfian keys per throughput; half as many once each
   std::uint32_t runs = 5;            // of each list, in turns, of which the median counts
+  std::string folder = "/dev/shm";   // of the pools of table 2
 };
 
 struct ListScheme {
@@ -38,6 +40,7 @@ std::span<const DataSet, kDataSetCount> data_sets();
 
 inline constexpr std::uint32_t kWriteLatencies[] = {300, 600, 900, 1200};
 
-void list_figures(const ListOptions& options, Report& report);
+void list_figures(const ListOptions& options, Report& report);  // figures 6 to 10
+void openings(const ListOptions& options, Report& report);      // beside table 2
 
 }  // namespace perdure::paper

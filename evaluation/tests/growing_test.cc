@@ -14,6 +14,7 @@
 #include "evaluation/growing/cceh.h"
 #include "evaluation/growing/cmap.h"
 #include "evaluation/growing/pclht.h"
+#include "evaluation/growing/slot_level.h"
 #include "perdure/pool.h"
 #include "tests/support/support.h"
 
@@ -35,12 +36,15 @@ class PaperGrowing : public ::testing::Test {
   bench::MemoryHeap memory_;
   Table table_{memory_.platform(), memory_.heap()};
 };
-using Tables = ::testing::Types<Cceh<RealPlatform, false>, Cceh<RealPlatform, true>,
-                                Cmap<RealPlatform>, Pclht<RealPlatform>>;
+using Tables =
+    ::testing::Types<Cceh<RealPlatform, false>, Cceh<RealPlatform, true>, Cmap<RealPlatform>,
+                     Pclht<RealPlatform>, Cceh<RealPlatform, false, true>,
+                     Pclht<RealPlatform, true>, SlotLevel<RealPlatform>>;
 struct Name {
   template <class Table>
   static std::string GetName(int i) {
-    static constexpr const char* kNames[] = {"Cceh", "CcehCopies", "Cmap", "Pclht"};
+    static constexpr const char* kNames[] = {"Cceh",         "CcehCopies",    "Cmap",     "Pclht",
+                                             "CcehPointers", "PclhtPointers", "SlotLevel"};
     return kNames[i];
   }
 };
@@ -96,8 +100,11 @@ TYPED_TEST(PaperGrowing, IsAsFullAsThePaperSays) {
   }
   if (std::is_same_v<TypeParam, Cmap<RealPlatform>>) {
     EXPECT_EQ(slots, 0U);
-  } else if (std::is_same_v<TypeParam, Pclht<RealPlatform>>) {
+  } else if (std::is_same_v<TypeParam, Pclht<RealPlatform>> ||
+             std::is_same_v<TypeParam, Pclht<RealPlatform, true>>) {
     EXPECT_NEAR(most, 0.84, 0.02);
+  } else if (std::is_same_v<TypeParam, SlotLevel<RealPlatform>>) {
+    EXPECT_NEAR(most, 0.90, 0.04);
   } else {
     EXPECT_NEAR(most, 0.45, 0.05);
   }

@@ -11,6 +11,7 @@
 #include "evaluation/hash/bch.h"
 #include "evaluation/hash/path.h"
 #include "evaluation/hash/pfht.h"
+#include "evaluation/hash/read_counter.h"
 #include "evaluation/hash/two_level.h"
 #include "perdure/pool.h"
 
@@ -165,6 +166,36 @@ TEST_P(PaperTables, CostsWhatThePapersSchemeCosts) {
   const std::uint64_t lines = thread_counters().written_lines;
   ASSERT_EQ(cost_of([&] { return done(table->update(1, 2)); }), (Cost{0, 0}));
   EXPECT_LE(thread_counters().written_lines - lines, 1U);
+}
+
+// A bucket of four slots lies in two lines, a slot of path hashing in one.
+void expect_lines(Made (*make)(ReadCounter&, Heap<ReadCounter>&, std::uint32_t),
+                  std::uint64_t found, std::uint64_t missing) {
+  bench::BasicMemoryHeap<ReadCounter> memory;
+  ASSERT_TRUE(memory.open(64_KiB, 512).ok());
+  auto table = make(memory.platform(), memory.heap(), 8);
+  ASSERT_TRUE(table.has_value());
+  ASSERT_TRUE((*table)->insert(1, 2).value());
+  ReadCounter::begin(1 << 12);
+  std::uint64_t value = 0;
+  const auto lines_of = [&](std::uint64_t key, bool there) {
+    const std::uint64_t before = ReadCounter::lines();
+    ReadCounter::begin_search();
+    EXPECT_EQ((*table)->find(key, value).value(), there);
+    return ReadCounter::lines() - before;
+  };
+  EXPECT_EQ(lines_of(1, true), found);
+  EXPECT_EQ(ReadCounter::misses(), found);
+  EXPECT_EQ(lines_of(1, true), found);
+  EXPECT_EQ(ReadCounter::misses(), found);  // they are in the cache now
+  EXPECT_EQ(lines_of(3, false), missing);
+  ReadCounter::begin(0);
+}
+
+TEST(PaperReads, LinesOfASearch) {
+  expect_lines(&Bch<ReadCounter, 4>::make, 1, 4);
+  expect_lines(&Pfht<ReadCounter, 4>::make, 1, 5);  // and the head of a chain of the stash
+  expect_lines(&TwoLevel<ReadCounter, 4>::make, 1, 8);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PaperTables, ::testing::ValuesIn(kKinds),
