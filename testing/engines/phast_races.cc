@@ -110,6 +110,9 @@ void add_slots_and_orders(RaceList& races) {
   add("P17_ScanOrderGrown", three, {{insert(25, 4), erase(20)}, {scan()}}, 48);
   // Neither what comes nor what goes meanwhile leads a scan past its bound.
   add("P17_ScanFromBesideAnErase", three, {{erase(20), insert(25, 4)}, {scan_from(28)}}, 48);
+  // The fingerprint of 89 is that of 0, and an entry that is being erased has the key 0.
+  add("P17_ScanFromZeroBesideAnErase", {insert(10, 1), insert(20, 2), insert(89, 3)},
+      {{erase(89)}, {scan_from(0)}}, 48);
   add("P17_ScanBeforeBesideAnErase", three, {{erase(20), insert(15, 4)}, {scan_before(18)}}, 48);
   add("P17_ScanOrderOfASplitLeaf", with(tens(4), {scan()}), {{insert(25, 1), scan()}, {scan()}},
       512);

@@ -541,7 +541,9 @@ class Lookup : public State<T> {
   // Returns where a scan begins in key order: no entry before that is at or behind its first key.
   [[gnu::always_inline]] std::size_t begin_of(const Desc& desc, std::span<const std::uint8_t> order,
                                               const Probe& from) const {
-    if (from.fingerprint != 0) {  // a key: probably it is there
+    if (!kBytes && from.word <= desc.low.load(std::memory_order_relaxed)) return 0;
+    // A key: probably it is there. The word 0 is none: a slot that is being emptied has it.
+    if (from.fingerprint != 0) {
       std::uint64_t ignored = 0;
       const std::uint32_t slot = find_slot(desc, from, ignored);
       const void* at = slot != kNoSlot
@@ -551,9 +553,7 @@ class Lookup : public State<T> {
         return static_cast<std::size_t>(static_cast<const std::uint8_t*>(at) - order.data());
       }
     }
-    return !kBytes && from.word <= desc.low.load(std::memory_order_relaxed)
-               ? 0
-               : first_at(leaf_of(desc), order, from.word);
+    return first_at(leaf_of(desc), order, from.word);
   }
   // Returns the first position in key order whose word is not below `word`. Returns 0 if an entry
   // is being emptied: its word then tells nothing about the others.
