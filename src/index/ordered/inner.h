@@ -114,7 +114,7 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
       if constexpr (kBytes) step.changes = node->changes.load(std::memory_order_acquire);
       step.word = word_in(*node, probe);
       step.group = group_of(*node, step.word);
-      if (!above(*node, probe, step.group)) [[likely]]
+      if (!above(*node, probe, step.word, step.group)) [[likely]]
         break;
       const std::uint32_t next = node->next.load(std::memory_order_acquire);
       PERDURE_ASSERT(P, "ordered.N4", next != 0);  // the last node reaches to the partition's end
@@ -265,22 +265,12 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
     const std::uint32_t number = find_node(part, leaf, bound_of(desc), at);
     if (number == 0) return;
     Node& node = nodes_[number];
-    const Change change(node);
     if (part.unlisted && listed_after(node, at) != heir) {  // else lookups would go right of it
+      const Change change(node);
       return node.leaves[at].store(heir, std::memory_order_release);
     }
-    const std::uint32_t count = node.count.load(std::memory_order_relaxed);
-    if constexpr (kBytes) this->release(node.texts.bounds[at].load(std::memory_order_relaxed));
-    for (std::uint32_t i = at; i + 1 < count; ++i) {
-      copy_key(node, i, i + 1);
-      node.leaves[i].store(node.leaves[i + 1].load(std::memory_order_relaxed),
-                           std::memory_order_release);
-    }
-    set_key(node, count - 1, ~std::uint64_t{0});
-    if constexpr (kBytes) node.texts.bounds[count - 1].store(nullptr, std::memory_order_release);
-    node.count.store(count - 1, std::memory_order_release);
-    refresh_guide(node);
-    if (count == 1) ++part.empty;
+    unlist(node, at);
+    if (node.count.load(std::memory_order_relaxed) == 0) ++part.empty;
     build_some(partition);
   }
 
@@ -331,8 +321,9 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
     if (changes % 2 != 0 || node.changes.load(std::memory_order_acquire) != changes) [[unlikely]] {
       return;
     }
+    // The word of a damaged entry may not be that of its key.
     PERDURE_ASSERT(P, "ordered.N6",
-                   low == nullptr || bound == nullptr ||
+                   low == nullptr || bound == nullptr || probe.word != head_word(probe.bytes) ||
                        (compare(probe, low->view()) > 0 && compare(probe, bound->view()) <= 0));
     found.low = low;
     found.bound = bound;
@@ -343,6 +334,23 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
     node.texts.bounds[i].store(s, std::memory_order_release);
   }
 
+  // Removes the leaf at a position from the list.
+  [[gnu::noinline]] void unlist(Node& node, std::uint32_t at) {
+    const Change change(node);
+    const std::uint32_t count = node.count.load(std::memory_order_relaxed);
+    Separator<P>* bound = nullptr;
+    if constexpr (kBytes) bound = node.texts.bounds[at].load(std::memory_order_relaxed);
+    for (std::uint32_t i = at; i + 1 < count; ++i) {
+      copy_key(node, i, i + 1);
+      node.leaves[i].store(node.leaves[i + 1].load(std::memory_order_relaxed),
+                           std::memory_order_release);
+    }
+    set_key(node, count - 1, ~std::uint64_t{0});
+    if constexpr (kBytes) node.texts.bounds[count - 1].store(nullptr, std::memory_order_release);
+    node.count.store(count - 1, std::memory_order_release);
+    refresh_guide(node);
+    this->release(bound);
+  }
   // Lists `fresh` behind the leaf at a position, whose range now ends with that of `left`.
   [[gnu::noinline]] void list(Node& node, std::uint32_t at, std::uint32_t fresh, const Desc& left) {
     const Change change(node);

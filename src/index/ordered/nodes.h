@@ -155,14 +155,17 @@ class Nodes {
     }
     return probe.word > word;
   }
-  // The same for a probe whose word in the node has this group. Nearly always without the maximum,
-  // whose separator is a miss: a key at or behind the probe is listed.
-  [[gnu::always_inline]] bool above(const Node& node, const Probe& probe,
+  // The same for a probe that has this word in the node, and this group. Nearly always without the
+  // maximum, whose separator is a miss: the last key of the group is listed, and lies behind the
+  // probe.
+  [[gnu::always_inline]] bool above(const Node& node, const Probe& probe, std::uint64_t word,
                                     std::uint32_t group) const {
     if constexpr (kBytes) {
       const std::uint32_t count = node.count.load(std::memory_order_acquire);
-      if ((group + 1) * kGroup < count) [[likely]]
+      if ((group + 1) * kGroup <= count && node.guide[group].load(std::memory_order_acquire) > word)
+          [[likely]] {
         return false;
+      }
     }
     return above(node, probe);
   }
