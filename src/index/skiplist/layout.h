@@ -7,8 +7,8 @@
 namespace perdure::skiplist {
 
 // On media: the greatest number of levels of a map. Not on media: one node in 2^Shift of a level is
-// in the next one, too; the parts of a walk; the number of stripes. Tests and the simulator use tiny
-// geometries.
+// in the next one, too; the parts of a walk; the number of stripes. Tests and the simulator use
+// tiny geometries.
 template <std::uint32_t MaxHeight, std::uint32_t Shift, std::uint32_t Segments,
           std::uint32_t LatchNodes, std::uint64_t FingersFrom, std::uint32_t Stripes>
 struct Geometry {

@@ -144,9 +144,17 @@ class Rebuild : public Write<T> {
         // Free extents may have no space on the medium.
         const bool block = link != 0 && context_.heap.is_block(link & kOffsetMask);
         at = block ? place_after(at, link, level) : nullptr;
+        if (at != nullptr && !believed(at)) at = nullptr;
       }
     }
     return true;
+  }
+
+  // Whether this is a whole node that is not erased, by its own word. Other bytes may lie where an
+  // old link leads to, and their height means nothing.
+  bool believed(const Node* node) const {
+    const std::uint64_t state = context_.platform.load(node->state);
+    return this->sound(node, state) && (state & kErased) == 0;
   }
 
   // Calls `task` for all segments, in several threads.
@@ -215,6 +223,10 @@ class Rebuild : public Write<T> {
     const std::uint64_t offset = offset_of(node);
     Look look;
     if (marked()) {
+      if (!believed(node)) {
+        segment.status = damaged_at(offset);
+        return false;
+      }
       look.height = height_of(context_.platform.load(node->state));
     } else if (!inspect(node, look, segment.seen)) {
       segment.status = damaged_at(offset);
@@ -259,16 +271,13 @@ class Rebuild : public Write<T> {
   }
   [[gnu::noinline]] void adopt(Segment& segment) {
     Node* last[kMaxHeight] = {};
+    Heap<P>& heap = context_.heap;
+    Status s;  // of the marks
     for (const std::uint64_t block : segment.blocks) {
       const std::uint64_t offset = block & kOffsetMask;
       const auto height = static_cast<std::uint32_t>(block >> 48);
-      if (!marked()) {
-        Heap<P>& heap = context_.heap;
-        Status s = height != 0 ? heap.mark(offset, kSite<Kind, "visit.mark">) : heap.mark(offset);
-        if (!s.ok()) {
-          segment.status = std::move(s);
-          break;
-        }
+      if (!marked() && s.ok()) {
+        s = height != 0 ? heap.mark(offset, kSite<Kind, "visit.mark">) : heap.mark(offset);
       }
       if (height == 0 || !segment.differs) continue;
       Node* node = node_at(offset);
@@ -278,6 +287,7 @@ class Rebuild : public Write<T> {
         last[level] = node;
       }
     }
+    if (!s.ok()) segment.status = std::move(s);  // it comes before what gather() has met
     P& platform = context_.platform;
     if (segment.seen.wrote && !platform.fence(kSite<Kind, "visit.check">)) {
       segment.status = platform.failure();
