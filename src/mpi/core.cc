@@ -177,8 +177,9 @@ Status Core::look(std::string_view directory, const Options& options) noexcept {
     if (server(number) != comm_.rank()) continue;
     places_[number].own = static_cast<std::uint32_t>(pools_.size());
     if (!pools_.push_back({})) return StatusCode::out_of_memory;
-    if (Status s = pools_.back().look(directory, number, options.pool); !s.ok()) return s;
-    if (Status s = belongs(pools_.back()); !s.ok()) return s;
+    Status met = pools_.back().look(directory, number, options.pool);
+    if (met.ok()) met = belongs(pools_.back());
+    if (!met_.push_back(std::move(met))) return StatusCode::out_of_memory;
   }
   return {};
 }
@@ -208,7 +209,9 @@ Status Core::belongs(const LocalPool& pool) const noexcept {
 Status Core::keep_pools(std::uint64_t count) noexcept {
   while (pools() > count) {
     if (places_.pop_back().rank != comm_.rank()) continue;
-    if (Status s = pools_.back().close(); !s.ok()) return s;
+    if (met_.pop_back().ok()) {
+      if (Status s = pools_.back().close(); !s.ok()) return s;
+    }
     pools_.pop_back();
   }
   return {};
@@ -227,8 +230,13 @@ Status Core::settle(std::string_view directory, const Options& options) noexcept
   if (Status s = comm_.reduce(words, std::size(words), MPI_MAX); !s.ok()) return s;
   whole = {.run = words[0], .pools = words[1]};
   const bool exists = whole.pools != 0;
-  Status mine;
-  if (!exists && options.pool.mode == OpenMode::existing) {
+  Status mine = exists ? keep_pools(whole.pools) : Status();
+  for (Status& met : met_) {
+    if (mine.ok()) mine = std::move(met);
+  }
+  if (!mine.ok()) {
+    // A pool of the store could not be read.
+  } else if (!exists && options.pool.mode == OpenMode::existing) {
     mine = Status::format(StatusCode::not_found,
                           "%.*s: there is no store; name its directory, or let open create one",
                           static_cast<int>(directory.size()), directory.data());
@@ -243,8 +251,7 @@ Status Core::settle(std::string_view directory, const Options& options) noexcept
                        "pools; put it back",
                        static_cast<int>(directory.size()), directory.data(), pools(), whole.pools);
   } else if (exists) {
-    mine = keep_pools(whole.pools);
-    if (mine.ok()) mine = each([&](LocalPool& pool) { return belongs_to(whole, pool); });
+    mine = each([&](LocalPool& pool) { return belongs_to(whole, pool); });
   }
   if (Status s = comm_.agree(std::move(mine)); !s.ok()) return s;
   if (!exists) {

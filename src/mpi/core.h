@@ -106,6 +106,7 @@ class Core {
 
   Comm comm_;
   Array<LocalPool> pools_;
+  Array<Status> met_;    // what look() has met at each of them
   Array<Place> places_;  // of all pools, by number; equal on all ranks except `own`
   VersionRange range_ = {.first = 1, .last = 0};  // of all pools; equal on all ranks
   Kinds kinds_;

@@ -17,8 +17,8 @@ namespace perdure::mpi::detail {
 
 namespace {
 
-// A file with a greater number is none of a store. It bounds the memory of an open.
-constexpr std::uint64_t kMostPools = 1 << 20;
+// A file with a greater number is none of a store. It bounds the memory of an open: 5 KiB a number.
+constexpr std::uint64_t kMostPools = 1 << 14;
 constexpr std::string_view kData = "data", kNames = "mpi.versions", kFields = "mpi.manifest";
 
 // The name has been that of a rank since a store had as many pools as ranks.
@@ -78,12 +78,19 @@ Status LocalPool::list(std::string_view directory, Array<std::uint64_t>& numbers
     return Status::format(StatusCode::io, "%s: %s", folder.c_str(), std::strerror(errno));
   }
   Status status;
-  while (const dirent* file = status.ok() ? readdir(files) : nullptr) {
+  const auto next = [&] {
+    errno = 0;
+    return status.ok() ? readdir(files) : nullptr;
+  };
+  while (const dirent* file = next()) {
     constexpr std::string_view kBefore = "rank-";
     if (!std::string_view(file->d_name).starts_with(kBefore)) continue;
     const auto number = std::strtoull(file->d_name + kBefore.size(), nullptr, 10);
     if (number >= kMostPools || file_name(number) != std::string_view(file->d_name)) continue;
     if (!numbers.push_back(number)) status = StatusCode::out_of_memory;
+  }
+  if (status.ok() && errno != 0) {
+    status = Status::format(StatusCode::io, "%s: %s", folder.c_str(), std::strerror(errno));
   }
   closedir(files);
   return status;
@@ -154,6 +161,7 @@ Status LocalPool::read_manifest() noexcept {
   if (!done) return std::move(done.error());
   complete = done->value_or(0);
   m.complete = complete != 0;
+  if (m.complete && m.number >= m.pools) return corrupt(path(), "its manifest has no such pool");
   manifest_ = m;
   return {};
 }
