@@ -8,8 +8,8 @@
 //   lies in the key's slot; leaves under PhaST's inner nodes in place of a skiplist.
 // LAYOUT  layout.h (media); key_node.h, directory.h, key_chain.h (DRAM).
 // READING PATH  (lines) Core: layout.h 107, stashes.h 146, key_node.h 207, key_chain.h 338,
-//   leaf.h 169, directory_lookup.h 223, directory_build.h 302, directory.h 323, state.h 259,
-//   lookup.h 457, write.h 543, recovery.h 580. Optional: key_hints.h 430, segment_reserve.h 83,
+//   leaf.h 169, directory_lookup.h 223, directory_build.h 315, directory.h 328, state.h 259,
+//   lookup.h 457, write.h 543, recovery.h 590. Optional: key_hints.h 430, segment_reserve.h 83,
 //   trim.h 354. Of the core files, the sections on batches and checks are optional, too. Each class
 //   derives from the one before: map_engine.h -> state.h -> lookup.h -> write.h -> trim.h ->
 //   recovery.h -> pskiplist.h.
