@@ -61,7 +61,8 @@ class Caches : public Nodes<P, Leaves, Fanout> {
 
   std::uint64_t dram_bytes() const {
     LatchGuard guard(this->node_latch_);
-    return std::uint64_t{this->node_high_} * sizeof(Node) + partitioning_.count() * sizeof(Part) +
+    constexpr std::size_t kOfNode = sizeof(Node) + (kBytes ? sizeof(typename Base::Texts) : 0);
+    return std::uint64_t{this->node_high_} * kOfNode + partitioning_.count() * sizeof(Part) +
            cache_bytes_.load(std::memory_order_relaxed);
   }
 

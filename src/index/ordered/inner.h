@@ -61,9 +61,12 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
   [[gnu::noinline]] Status reserve(const Partitioning& partitioning, std::size_t max_leaves) {
     this->partitioning_ = partitioning;
     // A split leaves nodes at least half full. Empty ones wait for a cache, hence the slack.
-    const std::size_t nodes =
-        max_leaves / (kFanout / 4) + 4 * std::size_t{partitioning.count()} + 64;
-    if (Status s = nodes_.reserve(std::min<std::size_t>(nodes, 0xFFFFFFF0)); !s.ok()) return s;
+    const std::size_t nodes = std::min<std::size_t>(
+        max_leaves / (kFanout / 4) + 4 * std::size_t{partitioning.count()} + 64, 0xFFFFFFF0);
+    if (Status s = nodes_.reserve(nodes); !s.ok()) return s;
+    if constexpr (kBytes) {
+      if (Status s = this->texts_.reserve(nodes); !s.ok()) return s;
+    }
     return partitions_.reserve(partitioning.count());
   }
 
@@ -316,8 +319,8 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
                                         std::uint32_t changes, std::uint32_t position,
                                         Found& found) const {
     if (position == 0) return;
-    const Separator<P>* low = node.texts.bounds[position - 1].load(std::memory_order_acquire);
-    const Separator<P>* bound = node.texts.bounds[position].load(std::memory_order_acquire);
+    const Separator<P>* low = node.texts->bounds[position - 1].load(std::memory_order_acquire);
+    const Separator<P>* bound = node.texts->bounds[position].load(std::memory_order_acquire);
     if (changes % 2 != 0 || node.changes.load(std::memory_order_acquire) != changes) [[unlikely]] {
       return;
     }
@@ -331,7 +334,7 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
   static void set_bound(Node& node, std::uint32_t i, const Desc& leaf) {
     Separator<P>* s = leaf.separators.bound.load(std::memory_order_relaxed);
     Base::share(s);
-    node.texts.bounds[i].store(s, std::memory_order_release);
+    if (s != nullptr) node.texts->bounds[i].store(s, std::memory_order_release);
   }
 
   // Removes the leaf at a position from the list.
@@ -339,14 +342,14 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
     const Change change(node);
     const std::uint32_t count = node.count.load(std::memory_order_relaxed);
     Separator<P>* bound = nullptr;
-    if constexpr (kBytes) bound = node.texts.bounds[at].load(std::memory_order_relaxed);
+    if constexpr (kBytes) bound = node.texts->bounds[at].load(std::memory_order_relaxed);
     for (std::uint32_t i = at; i + 1 < count; ++i) {
       copy_key(node, i, i + 1);
       node.leaves[i].store(node.leaves[i + 1].load(std::memory_order_relaxed),
                            std::memory_order_release);
     }
     set_key(node, count - 1, ~std::uint64_t{0});
-    if constexpr (kBytes) node.texts.bounds[count - 1].store(nullptr, std::memory_order_release);
+    if constexpr (kBytes) node.texts->bounds[count - 1].store(nullptr, std::memory_order_release);
     node.count.store(count - 1, std::memory_order_release);
     refresh_guide(node);
     this->release(bound);
@@ -369,7 +372,7 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
     }
     set_key(node, at, word_in(node, bound));
     if constexpr (kBytes) {
-      set_tail(node.texts.tails[at], node.texts.bounds[at].load(std::memory_order_relaxed),
+      set_tail(node.texts->tails[at], node.texts->bounds[at].load(std::memory_order_relaxed),
                node.prefix.load(std::memory_order_relaxed));
     }
     refresh_guide(node);
@@ -387,8 +390,8 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
           std::memory_order_relaxed);
       if constexpr (kBytes) {
         if (!moved) continue;
-        fresh.texts.bounds[i].store(node.texts.bounds[kKeep + i].load(std::memory_order_relaxed),
-                                    std::memory_order_relaxed);
+        fresh.texts->bounds[i].store(node.texts->bounds[kKeep + i].load(std::memory_order_relaxed),
+                                     std::memory_order_relaxed);
         continue;
       }
       set_key(fresh, i,
@@ -406,7 +409,7 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
     node.next.store(number, std::memory_order_release);
     const Change change(node);
     if constexpr (kBytes) {
-      Separator<P>* last = node.texts.bounds[kKeep - 1].load(std::memory_order_relaxed);
+      Separator<P>* last = node.texts->bounds[kKeep - 1].load(std::memory_order_relaxed);
       PERDURE_ASSERT(P, "ordered.N2",
                      head_word(last->view()) <= node.max.load(std::memory_order_relaxed));
       this->replace_max_separator(node, last);
@@ -421,7 +424,7 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
     }
     for (std::uint32_t i = kKeep; i < kFanout; ++i) {
       set_key(node, i, ~std::uint64_t{0});
-      if constexpr (kBytes) node.texts.bounds[i].store(nullptr, std::memory_order_release);
+      if constexpr (kBytes) node.texts->bounds[i].store(nullptr, std::memory_order_release);
     }
     node.count.store(kKeep, std::memory_order_release);
     refresh_guide(node);

@@ -83,12 +83,12 @@ class Nodes {
   struct Tail {
     Atomic<std::uint64_t> words[kTail];
   };
-  // Byte strings: of each key, the separator behind the leaf and its tail.
+  // Byte strings: of each key, the separator behind the leaf and its tail. Apart from the nodes: a
+  // node of one leaf, which may be all of its map's, touches none.
   struct Texts {
     Atomic<Separator<P>*> bounds[kFanout];  // with a reference; null: the end of the partition
     alignas(64) Tail tails[kFanout];
   };
-  struct None {};
   struct alignas(64) Node {
     Atomic<std::uint64_t> max{0};  // inclusive bound of the last leaf when it was set
     Atomic<Separator<P>*> max_separator{nullptr};
@@ -97,10 +97,10 @@ class Nodes {
     Atomic<Separator<P>*> prefix{nullptr};  // of all keys, which are words behind it; null: empty
     Atomic<std::uint32_t> changes_prefix{0};
     Atomic<std::uint32_t> changes{0};  // byte strings; odd: the keys or the leaves are changing
+    Texts* texts = nullptr;            // byte strings: of this node's number
     alignas(64) Atomic<std::uint64_t> guide[kGroups];  // last key of each group
     alignas(64) Atomic<std::uint64_t> keys[kFanout];   // bounds; ~0 behind count
     alignas(64) Atomic<std::uint32_t> leaves[kFanout];
-    [[no_unique_address]] std::conditional_t<kBytes, Texts, None> texts;
   };
   struct Cache {
     Atomic<std::uint32_t> count{0};
@@ -204,8 +204,8 @@ class Nodes {
       while (end < count && node.keys[end].load(std::memory_order_acquire) == word) ++end;
       if (position < end) {
         const Separator<P>* prefix = node.prefix.load(std::memory_order_acquire);
-        return position_in_run({node.texts.tails, node.texts.bounds, prefix, word}, probe, position,
-                               end);
+        return position_in_run({node.texts->tails, node.texts->bounds, prefix, word}, probe,
+                               position, end);
       }
     }
     return position;
@@ -267,9 +267,9 @@ class Nodes {
   {
     if (node.prefix.load(std::memory_order_relaxed) == nullptr) return;
     for (std::uint32_t i = group * kGroup; i < (group + 1) * kGroup; i += kLine / sizeof(Tail)) {
-      __builtin_prefetch(&node.texts.tails[i]);
+      __builtin_prefetch(&node.texts->tails[i]);
     }
-    __builtin_prefetch(&node.texts.bounds[group * kGroup]);
+    __builtin_prefetch(&node.texts->bounds[group * kGroup]);
   }
   static void fetch_bounds(const Atomic<Separator<P>*>* bounds, std::uint32_t begin,
                            std::uint32_t end) {
@@ -315,7 +315,7 @@ class Nodes {
   static void copy_key(Node& node, std::uint32_t to, std::uint32_t from) {
     set_key(node, to, node.keys[from].load(std::memory_order_relaxed));
     if constexpr (kBytes) {
-      auto& [bounds, tails] = node.texts;
+      auto& [bounds, tails] = *node.texts;
       bounds[to].store(bounds[from].load(std::memory_order_relaxed), std::memory_order_release);
       for (std::uint32_t k = 0; k < kTail; ++k) {
         tails[to].words[k].store(tails[from].words[k].load(std::memory_order_relaxed),
@@ -350,7 +350,7 @@ class Nodes {
   [[gnu::noinline]] void choose_prefix(Node& node) {
     const std::uint32_t count = node.count.load(std::memory_order_relaxed);
     const auto bound = [&](std::uint32_t i) -> const Separator<P>* {
-      return i < count ? node.texts.bounds[i].load(std::memory_order_relaxed) : nullptr;
+      return i < count ? node.texts->bounds[i].load(std::memory_order_relaxed) : nullptr;
     };
     const Separator<P>* last = bound(count - 1);
     if (last == nullptr && count > 1) last = bound(count - 2);
@@ -366,7 +366,7 @@ class Nodes {
       const Separator<P>* s = bound(i);
       PERDURE_ASSERT(P, "ordered.N5", s == nullptr || s->view().starts_with(common));
       set_key(node, i, s != nullptr ? word_behind(common, probe_of(s->view())) : ~std::uint64_t{0});
-      set_tail(node.texts.tails[i], s, prefix);
+      if (s != nullptr) set_tail(node.texts->tails[i], s, prefix);  // none is compared with ~0
     }
     refresh_guide(node);
     node.changes_prefix.store(0, std::memory_order_release);
@@ -380,7 +380,8 @@ class Nodes {
     if constexpr (kBytes) {
       release(node.max_separator.exchange(nullptr, std::memory_order_acq_rel));
       release(node.prefix.exchange(nullptr, std::memory_order_acq_rel));
-      for (auto& bound : node.texts.bounds) {
+      for (auto& bound : node.texts->bounds) {
+        if (bound.load(std::memory_order_relaxed) == nullptr) continue;
         release(bound.exchange(nullptr, std::memory_order_acq_rel));
       }
     }
@@ -393,7 +394,10 @@ class Nodes {
       node_free_ = nodes_[number].next.load(std::memory_order_relaxed);
       return number;
     }
-    return node_high_ + 1 < nodes_.capacity() ? ++node_high_ : 0;
+    if (node_high_ + 1 >= nodes_.capacity()) return 0;
+    ++node_high_;
+    if constexpr (kBytes) nodes_[node_high_].texts = &texts_[node_high_];
+    return node_high_;
   }
   void retire_node(std::uint32_t number) { epochs_.retire(kNodeReclaimer, this, number); }
 
@@ -401,6 +405,7 @@ class Nodes {
   EpochDomain<P>& epochs_;
   Partitioning partitioning_;
   Arena<Node> nodes_;
+  Arena<Texts> texts_;  // byte strings only
   Arena<Part> partitions_;
   bool closing_ = false;
   alignas(kOwnLine) mutable typename P::Latch node_latch_;
