@@ -65,6 +65,18 @@ class SkiplistCrash : public ::testing::Test {
     }
     return nodes;
   }
+  // The links of these nodes above level 0.
+  static std::vector<std::uint64_t*> upper_links(const std::vector<skiplist::Node*>& nodes) {
+    std::vector<std::uint64_t*> links;
+    for (skiplist::Node* node : nodes) {
+      const std::uint32_t height = node == nodes.front() ? skiplist::TinyGeometry::kMaxHeight
+                                                         : skiplist::height_of(node->state);
+      for (std::uint32_t level = 1; level < height; ++level) {
+        links.push_back(&skiplist::link_at(node, level));
+      }
+    }
+    return links;
+  }
   static std::string violation_of(Words& subject) {
     std::vector<std::string> violations;
     subject.check(violations);
@@ -137,14 +149,10 @@ TEST_F(AscsCrash, A5_UpperLevelsAreNotTrusted) {
   }
   ASSERT_EQ(nodes.size(), model.size() + 1);
   std::uint64_t spoilt = 0;
-  for (skiplist::Node* node : nodes) {
-    const std::uint32_t height = node == nodes.front() ? skiplist::TinyGeometry::kMaxHeight
-                                                       : skiplist::height_of(node->state);
-    for (std::uint32_t level = 1; level < height; ++level, ++spoilt) {
-      const std::uint64_t garbage[] = {links[spoilt * 7 % links.size()], 0, ~0ULL,
-                                       skiplist::link_to(spoilt * 32)};
-      skiplist::link_at(node, level) = garbage[spoilt % 4];
-    }
+  for (std::uint64_t* link : upper_links(nodes)) {
+    const std::uint64_t garbage[] = {links[spoilt * 7 % links.size()], 0, ~0ULL,
+                                     skiplist::link_to(spoilt * 32)};
+    *link = garbage[spoilt++ % 4];
   }
   EXPECT_GT(spoilt, 10U);
   memory.set_mode(SimMode::plain);
@@ -182,15 +190,9 @@ TEST_F(AscsCrash, A5_UpperLevelsOfThePast) {
       return subject->apply(op).has_value();
     };
     for (const Op& op : inserts(kKeys)) ASSERT_TRUE(apply(op));
-    std::vector<std::pair<std::uint64_t*, std::uint64_t>> links;  // above level 0
     const auto nodes = nodes_of(*subject, memory);
-    for (skiplist::Node* node : nodes) {
-      const std::uint32_t height = node == nodes.front() ? skiplist::TinyGeometry::kMaxHeight
-                                                         : skiplist::height_of(node->state);
-      for (std::uint32_t level = 1; level < height; ++level) {
-        links.emplace_back(&skiplist::link_at(node, level), skiplist::link_at(node, level));
-      }
-    }
+    std::vector<std::pair<std::uint64_t*, std::uint64_t>> links;
+    for (std::uint64_t* link : upper_links(nodes)) links.emplace_back(link, *link);
     for (std::uint64_t key = 1; key <= kKeys; ++key) {
       if (!goes(key)) continue;
       ASSERT_TRUE(apply(erase(key)));

@@ -50,12 +50,17 @@ class Rebuild : public Write<T> {
     std::uint64_t blob = 0;
   };
 
+  // Whether this is a whole node that is not erased, by its own word, which the caller loads once.
+  // Other bytes may lie where an old link leads to, and their height means nothing.
+  bool believed(const Node* node, std::uint64_t state) const {
+    return this->sound(node, state) && (state & kErased) == 0;
+  }
   // Checks all of a node and counts it. Returns false if it is damaged.
   [[gnu::always_inline]] bool inspect(const Node* node, Look& look, Seen& seen) const {
     const P& platform = context_.platform;
     const Heap<P>& heap = context_.heap;
     const std::uint64_t state = platform.load(node->state);
-    if (!this->sound(node, state) || (state & kErased) != 0) return false;
+    if (!believed(node, state)) return false;
     const std::uint64_t word = platform.load(node->value);
     look.unchecked = state != shape_.with_value(state, word);
     if (trusted_ && !matches<P>(!look.unchecked, kSite<Kind, "value.check">)) return false;
@@ -144,17 +149,10 @@ class Rebuild : public Write<T> {
         // Free extents may have no space on the medium.
         const bool block = link != 0 && context_.heap.is_block(link & kOffsetMask);
         at = block ? place_after(at, link, level) : nullptr;
-        if (at != nullptr && !believed(at)) at = nullptr;
+        if (at != nullptr && !believed(at, context_.platform.load(at->state))) at = nullptr;
       }
     }
     return true;
-  }
-
-  // Whether this is a whole node that is not erased, by its own word. Other bytes may lie where an
-  // old link leads to, and their height means nothing.
-  bool believed(const Node* node) const {
-    const std::uint64_t state = context_.platform.load(node->state);
-    return this->sound(node, state) && (state & kErased) == 0;
   }
 
   // Calls `task` for all segments, in several threads.
@@ -222,13 +220,15 @@ class Rebuild : public Write<T> {
   [[gnu::always_inline]] bool list(Segment& segment, Node* node) const {
     const std::uint64_t offset = offset_of(node);
     Look look;
+    bool whole = false;
     if (marked()) {
-      if (!believed(node)) {
-        segment.status = damaged_at(offset);
-        return false;
-      }
-      look.height = height_of(context_.platform.load(node->state));
-    } else if (!inspect(node, look, segment.seen)) {
+      const std::uint64_t state = context_.platform.load(node->state);
+      whole = believed(node, state);
+      look.height = height_of(state);
+    } else {
+      whole = inspect(node, look, segment.seen);
+    }
+    if (!whole) {
       segment.status = damaged_at(offset);
       return false;
     }
