@@ -217,6 +217,37 @@ Status Core::keep_pools(std::uint64_t count) noexcept {
   return {};
 }
 
+// What the looks have found, and complete pools that `whole` describes: ok if the store is there, or
+// may be created. Closes the pools that are none of it.
+Status Core::fits(const Manifest& whole, std::string_view directory, OpenMode mode) noexcept {
+  const bool exists = whole.pools != 0;
+  if (exists) {
+    if (Status s = keep_pools(whole.pools); !s.ok()) return s;
+  }
+  for (Status& met : met_) {
+    if (!met.ok()) return std::move(met);
+  }
+  const auto size = static_cast<int>(directory.size());
+  if (!exists) {
+    if (mode != OpenMode::existing) return {};
+    return Status::format(StatusCode::not_found,
+                          "%.*s: there is no store; name its directory, or let open create one",
+                          size, directory.data());
+  }
+  if (mode == OpenMode::create_new) {
+    return Status::format(StatusCode::exists,
+                          "%.*s: there is a store; choose another directory, or open it", size,
+                          directory.data());
+  }
+  if (pools() < whole.pools) {
+    return Status::format(StatusCode::not_found,
+                          "%.*s/rank-%05lu.perdure is missing on all ranks, and the store has %lu "
+                          "pools; put it back",
+                          size, directory.data(), pools(), whole.pools);
+  }
+  return each([&](LocalPool& pool) { return belongs_to(whole, pool); });
+}
+
 // Creates the pools if no rank has a complete one. If some ranks have one, the other pools must
 // have a manifest of the same run: the run was killed before they were complete (D3).
 Status Core::settle(std::string_view directory, const Options& options) noexcept {
@@ -230,29 +261,7 @@ Status Core::settle(std::string_view directory, const Options& options) noexcept
   if (Status s = comm_.reduce(words, std::size(words), MPI_MAX); !s.ok()) return s;
   whole = {.run = words[0], .pools = words[1]};
   const bool exists = whole.pools != 0;
-  Status mine = exists ? keep_pools(whole.pools) : Status();
-  for (Status& met : met_) {
-    if (mine.ok()) mine = std::move(met);
-  }
-  if (!mine.ok()) {
-    // A pool of the store could not be read.
-  } else if (!exists && options.pool.mode == OpenMode::existing) {
-    mine = Status::format(StatusCode::not_found,
-                          "%.*s: there is no store; name its directory, or let open create one",
-                          static_cast<int>(directory.size()), directory.data());
-  } else if (exists && options.pool.mode == OpenMode::create_new) {
-    mine = Status::format(StatusCode::exists,
-                          "%.*s: there is a store; choose another directory, or open it",
-                          static_cast<int>(directory.size()), directory.data());
-  } else if (pools() < whole.pools) {
-    mine =
-        Status::format(StatusCode::not_found,
-                       "%.*s/rank-%05lu.perdure is missing on all ranks, and the store has %lu "
-                       "pools; put it back",
-                       static_cast<int>(directory.size()), directory.data(), pools(), whole.pools);
-  } else if (exists) {
-    mine = each([&](LocalPool& pool) { return belongs_to(whole, pool); });
-  }
+  Status mine = fits(whole, directory, options.pool.mode);
   if (Status s = comm_.agree(std::move(mine)); !s.ok()) return s;
   if (!exists) {
     whole.run = RealPlatform::random();

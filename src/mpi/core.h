@@ -77,6 +77,7 @@ class Core {
   Status assign(std::string_view directory) noexcept;
   Status look(std::string_view directory, const Options& options) noexcept;
   Status settle(std::string_view directory, const Options& options) noexcept;
+  Status fits(const Manifest& whole, std::string_view directory, OpenMode mode) noexcept;
   Status keep_pools(std::uint64_t count) noexcept;
   Status belongs(const LocalPool& pool) const noexcept;
   // Does a step on the pools of this rank, up to the first error.
