@@ -46,6 +46,22 @@ class InHeap : public Interface {
   const Entry& item_at(Word pointer) const noexcept {
     return *reinterpret_cast<const Entry*>(pointer);
   }
+  // What a slot holds of an item: its key or, in a table with pointers, where the item is.
+  template <bool kPointers>
+  Expected<Word> stored(Word key, Word value) noexcept {
+    if constexpr (kPointers) return make_item(key, value);
+    return key;
+  }
+  // No slot names it.
+  template <bool kPointers>
+  void drop_unused([[maybe_unused]] Word word) noexcept {
+    if constexpr (kPointers) free(reinterpret_cast<const void*>(word));
+  }
+  // The key of a slot; 0: the slot is empty.
+  template <bool kPointers>
+  Word key_in(Word word) const noexcept {
+    return kPointers && word != 0 ? item_at(word).key : word;
+  }
   // Gives the block of a node back.
   void free(const void* node) noexcept {
     this->heap_.free(static_cast<std::uint64_t>(static_cast<const std::byte*>(node) -

@@ -66,7 +66,7 @@ class Cceh final : public InHeap<P, GrowingTable> {
 
   Expected<bool> insert(Word key, Word value) override {
     const Word hash = hash_of(key);
-    const auto made = stored(key, value);
+    const auto made = this->template stored<kPointers>(key, value);
     if (!made) return fail(Status(made.error()));
     for (;;) {
       Segment* segment = lock(hash);
@@ -74,7 +74,7 @@ class Cceh final : public InHeap<P, GrowingTable> {
       bool exists = false;
       for (std::uint32_t i = 0; i < kProbed && !exists; ++i) {
         Slot& entry = probed(*segment, hash, i);
-        const Word there = key_in(entry.key);
+        const Word there = this->template key_in<kPointers>(entry.key);
         exists = there == key;
         const bool garbage = there == 0 || !segment->owns(hash_of(there));
         if (garbage && free == nullptr) free = &entry;
@@ -93,12 +93,12 @@ class Cceh final : public InHeap<P, GrowingTable> {
         this->persist(free, sizeof(Slot));
       }
       SharedWordLock(segment->lock).unlock();
-      if (exists) drop_unused(*made);
+      if (exists) this->template drop_unused<kPointers>(*made);
       return !exists;
     }
   }
   Expected<bool> update(Word key, Word value) override {
-    const auto made = stored(key, value);
+    const auto made = this->template stored<kPointers>(key, value);
     if (!made) return fail(Status(made.error()));
     auto changed = change(key, [&](Slot& entry) {
       Word* word = &entry.key;
@@ -106,7 +106,7 @@ class Cceh final : public InHeap<P, GrowingTable> {
       this->store(*word, kPointers ? *made : value);
       this->persist(word, sizeof(Word));
     });
-    if (changed && !*changed) drop_unused(*made);
+    if (changed && !*changed) this->template drop_unused<kPointers>(*made);
     return changed;
   }
   Expected<bool> erase(Word key) override {
@@ -125,7 +125,7 @@ class Cceh final : public InHeap<P, GrowingTable> {
       bool found = false;
       for (std::uint32_t i = 0; current && i < kProbed && !found; ++i) {
         const Slot& entry = probed(segment, hash, i);
-        found = key_in(entry.key) == key;
+        found = this->template key_in<kPointers>(entry.key) == key;
         if (!found) continue;
         if constexpr (kPointers) {
           value = this->item_at(entry.key).value;
@@ -151,19 +151,6 @@ class Cceh final : public InHeap<P, GrowingTable> {
   static Slot& probed(Segment& segment, Word hash, std::uint32_t i) noexcept {
     return segment.entries[(hash * kInLine + i) % kSlots];
   }
-  // What a slot holds of the item.
-  Expected<Word> stored(Word key, Word value) {
-    if constexpr (kPointers) return this->make_item(key, value);
-    return key;
-  }
-  // Nothing names it.
-  void drop_unused([[maybe_unused]] Word word) noexcept {
-    if constexpr (kPointers) this->free(reinterpret_cast<const void*>(word));
-  }
-  // The key of a slot; 0: the slot is empty.
-  Word key_in(Word word) const noexcept {
-    return kPointers && word != 0 ? this->item_at(word).key : word;
-  }
   Segment& segment_of(Word hash) const noexcept {
     Directory& directory = *directory_.load(std::memory_order_acquire);
     return *reinterpret_cast<Segment*>(
@@ -186,7 +173,7 @@ class Cceh final : public InHeap<P, GrowingTable> {
     bool found = false;
     for (std::uint32_t i = 0; i < kProbed && !found; ++i) {
       Slot& entry = probed(*segment, hash, i);
-      found = key_in(entry.key) == key;
+      found = this->template key_in<kPointers>(entry.key) == key;
       if (found) apply(entry);
     }
     SharedWordLock(segment->lock).unlock();
@@ -227,7 +214,7 @@ class Cceh final : public InHeap<P, GrowingTable> {
     }
     for (std::uint32_t i = 0; i < kSlots; ++i) {  // an entry keeps its place
       const Slot& entry = segment.entries[i];
-      const Word key = key_in(entry.key);
+      const Word key = this->template key_in<kPointers>(entry.key);
       if (key == 0 || !segment.owns(hash_of(key))) continue;
       const Word half = hash_of(key) >> (64 - depth) & 1;
       if (kCopy || half == 1) halves[half]->entries[i] = entry;

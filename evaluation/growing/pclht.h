@@ -65,7 +65,7 @@ class Pclht final : public InHeap<P, GrowingTable> {
   }
 
   Expected<bool> insert(Word key, Word value) override {
-    const auto made = stored(key, value);
+    const auto made = this->template stored<kPointers>(key, value);
     if (!made) return fail(Status(made.error()));
     for (;;) {
       Table* table = table_.load(std::memory_order_acquire);
@@ -73,7 +73,7 @@ class Pclht final : public InHeap<P, GrowingTable> {
       if (!lock(*table, first)) continue;
       const auto inserted = insert_locked(*table, first, key, *made, value);
       unlock(first);
-      if (inserted && !*inserted) drop_unused(*made);
+      if (inserted && !*inserted) this->template drop_unused<kPointers>(*made);
       if (table->chained.load(std::memory_order_relaxed) >= table->count) {
         if (Status s = grow(*table); !s.ok()) return fail(std::move(s));
       }
@@ -81,14 +81,14 @@ class Pclht final : public InHeap<P, GrowingTable> {
     }
   }
   Expected<bool> update(Word key, Word value) override {
-    const auto made = stored(key, value);
+    const auto made = this->template stored<kPointers>(key, value);
     if (!made) return fail(Status(made.error()));
     auto changed = change(key, [&](Bucket& bucket, std::uint32_t at) {
       Word& word = kPointers ? bucket.keys[at] : bucket.values[at];
       this->store(word, kPointers ? *made : value);
       this->persist(&word, sizeof(Word));
     });
-    if (changed && !*changed) drop_unused(*made);
+    if (changed && !*changed) this->template drop_unused<kPointers>(*made);
     return changed;
   }
   Expected<bool> erase(Word key) override {
@@ -103,7 +103,7 @@ class Pclht final : public InHeap<P, GrowingTable> {
          bucket = this->load(bucket->next)) {
       for (std::uint32_t i = 0; i < kSlots; ++i) {
         const Word word = this->load(bucket->keys[i]);
-        if (key_in(word) != key) continue;
+        if (this->template key_in<kPointers>(word) != key) continue;
         value = kPointers ? this->item_at(word).value : this->load(bucket->values[i]);
         if (kPointers || this->load(bucket->keys[i]) == key) return true;
       }
@@ -116,19 +116,6 @@ class Pclht final : public InHeap<P, GrowingTable> {
   }
 
  private:
-  // What a slot holds of the item.
-  Expected<Word> stored(Word key, Word value) {
-    if constexpr (kPointers) return this->make_item(key, value);
-    return key;
-  }
-  // Nothing names it.
-  void drop_unused([[maybe_unused]] Word word) noexcept {
-    if constexpr (kPointers) this->free(reinterpret_cast<const void*>(word));
-  }
-  // The key of a slot; 0: the slot is empty.
-  Word key_in(Word word) const noexcept {
-    return kPointers && word != 0 ? this->item_at(word).key : word;
-  }
   static Bucket& bucket_of(const Table& table, Word key) noexcept {
     return table.buckets[hash_of(key) & (table.count - 1)];
   }
@@ -165,7 +152,7 @@ class Pclht final : public InHeap<P, GrowingTable> {
       bool found = false;
       for (Bucket* bucket = &first; bucket != nullptr && !found; bucket = bucket->next) {
         for (std::uint32_t i = 0; i < kSlots && !found; ++i) {
-          if (key_in(bucket->keys[i]) != key) continue;
+          if (this->template key_in<kPointers>(bucket->keys[i]) != key) continue;
           apply(*bucket, i);
           found = true;
         }
@@ -180,7 +167,7 @@ class Pclht final : public InHeap<P, GrowingTable> {
     Bucket* last = &first;
     for (Bucket* bucket = &first; bucket != nullptr; bucket = bucket->next) {
       for (std::uint32_t i = 0; i < kSlots; ++i) {
-        if (key_in(bucket->keys[i]) == key) return false;
+        if (this->template key_in<kPointers>(bucket->keys[i]) == key) return false;
         if (bucket->keys[i] == 0 && free == nullptr) {
           free = bucket;
           slot = i;
@@ -255,7 +242,7 @@ class Pclht final : public InHeap<P, GrowingTable> {
     }
   }
   void place(Table& larger, Word word, Word value) {
-    Bucket* bucket = &bucket_of(larger, key_in(word));
+    Bucket* bucket = &bucket_of(larger, this->template key_in<kPointers>(word));
     for (;; bucket = bucket->next) {
       for (std::uint32_t i = 0; i < kSlots; ++i) {
         if (bucket->keys[i] != 0) continue;
