@@ -19,17 +19,16 @@ namespace perdure {
 template <class T, class WordOf>
 void radix_sort(std::span<T> items, WordOf word, unsigned shift = 56) noexcept {
   constexpr std::size_t kShort = 48;
+  if (items.size() <= kShort) {
+    return std::sort(items.begin(), items.end(),
+                     [&](const T& a, const T& b) { return word(a) < word(b); });
+  }
   const auto digit = [&](const T& item) { return word(item) >> shift & 0xFF; };
   std::size_t ends[256] = {};
-  for (bool dealt = false; !dealt; shift -= dealt ? 0 : 8) {
-    if (items.size() <= kShort) {
-      return std::sort(items.begin(), items.end(),
-                       [&](const T& a, const T& b) { return word(a) < word(b); });
-    }
-    std::ranges::fill(ends, 0);
-    for (const T& item : items) ++ends[digit(item)];
-    dealt = ends[digit(items[0])] != items.size();
-    if (!dealt && shift == 0) return;
+  for (const T& item : items) ++ends[digit(item)];
+  if (ends[digit(items[0])] == items.size()) {
+    if (shift != 0) radix_sort(items, word, shift - 8);
+    return;
   }
   std::size_t places[256];
   std::size_t begin = 0;

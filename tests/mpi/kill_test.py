@@ -86,7 +86,7 @@ class KillTest(unittest.TestCase):
         last = self.calls(4)
         steps = range(1, last + 1) if LONG else [7, 11, *range(last // 3, last, last // 3)]
         for i, call in enumerate(steps):
-            # Some of them are killed, too, and open it again.
+            # Every second run is killed again while it opens.
             self.kill_and_check(4, i % 4, "call", call, opened_by=(2, 7, 3)[i % 3],
                                 fatal_open=(0, 12 + i)[i % 2])
         self.kill_and_check(4, 2, "action", 164, opened_by=1)

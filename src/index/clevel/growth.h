@@ -407,9 +407,9 @@ class Growth : public Lookup<T> {
   static constexpr std::uint64_t kTagged = std::uint64_t{1} << 63;
 
   // Moves an item of the key's buckets in the last level up, if no level drains. Returns false if
-  // none of them has a free slot there. It comes after raise(): if a drain begins meanwhile, it
-  // passes over these buckets. A step loads the list, then raised_; raise() sets that before this
-  // loads the list.
+  // the buckets have no free slot there. raise() has returned for these buckets: if a drain begins
+  // meanwhile, it passes over them. A step loads the list, then raised_; raise() sets that before
+  // make_room() loads the list.
   [[gnu::noinline]] Expected<bool> make_room(const Probe& probe, const LevelList* seen) {
     P& platform = context_.platform;
     const Moving moving(*this);

@@ -27,7 +27,7 @@
 //       the word in it. All this changes only while `changes` is odd. A search that has seen one
 //       even number throughout knows the two separators between which the probe lies. Separators
 //       are immutable. So if those of a descriptor are these two, the probe lies in the range of
-//       its leaf, and none of them is read. A search that meets a change may land anywhere among
+//       its leaf, and no lookup reads them. A search that meets a change may land anywhere among
 //       the leaves of one word, as in ordered.N3.
 // ORDERING  keys and leaf numbers: stored release, loaded acquire. A reader that sees a shifted
 //   key also sees the shifted leaf numbers. cache, prefix: release / acquire.
