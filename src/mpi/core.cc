@@ -217,8 +217,8 @@ Status Core::keep_pools(std::uint64_t count) noexcept {
   return {};
 }
 
-// What the looks have found, and complete pools that `whole` describes: ok if the store is there, or
-// may be created. Closes the pools that are none of it.
+// `whole` describes the complete pools. Returns ok if the store is there and whole, or may be
+// created. Closes the pools that are none of it.
 Status Core::fits(const Manifest& whole, std::string_view directory, OpenMode mode) noexcept {
   const bool exists = whole.pools != 0;
   if (exists) {
