@@ -8,7 +8,9 @@
 // INVARIANTS  Those of compact(): an extent is punched while it is free, which its word says
 //   durably (heap.I1).
 // PROGRESS  A step looks at some thousand extents, and punches at most kPiece, under the latch of
-//   the extents. If a reader holds limbo, nothing is free yet; what is freed later wakes it again.
+//   the extents. A thread that has only lost its core within an operation gets a moment to end it:
+//   nothing may be freed later. If a reader holds limbo for longer, nothing is free yet; what is
+//   freed later wakes it again.
 #pragma once
 
 #include <algorithm>
@@ -44,13 +46,28 @@ class SpaceReturn final : public BackgroundWork<P> {
   using Space = typename Heap<P>::Space;
 
   Step count() {
-    if (space_.end == 0) core_.epochs().drain_all();
+    if (space_.end == 0 && !drained()) return Step::more;
     if (core_.heap().count_some(space_)) return Step::more;
     const Space all = std::exchange(space_, {});
     const std::uint64_t reserve = std::max(kLeastReserve, all.assigned / kReservePart);
     excess_ = all.idle > reserve ? all.idle - reserve : 0;
     end_ = all.end;
     return excess_ >= kLeastRun ? Step::more : Step::rest;
+  }
+  // Tries it once. True also if a reader has been waited for long enough.
+  bool drained() {
+    EpochDomain<P>& epochs = core_.epochs();
+    const std::uint64_t now = P::now_ns();
+    if (drain_until_ns_ == 0) {
+      drain_until_ns_ = now + epochs.kBriefPatienceNs;
+      drained_at_ = epochs.after_drain();
+    }
+    if (!epochs.drain(drained_at_) && now < drain_until_ns_) {
+      P::pause(63);  // gives the core away
+      return false;
+    }
+    drain_until_ns_ = 0;
+    return true;
   }
   // An error that is not for good ends this round; compact() returns it.
   Step punch() {
@@ -64,9 +81,11 @@ class SpaceReturn final : public BackgroundWork<P> {
   Core& core_;
   typename P::template Atomic<bool> added_{false};
   // Of the one step at a time:
-  Space space_;               // as far as it is counted
-  std::uint64_t excess_ = 0;  // bytes to give back yet
-  std::uint64_t end_ = 0;     // extent: what lies behind it was looked at
+  std::uint64_t drain_until_ns_ = 0;  // 0: no drain is under way
+  std::uint64_t drained_at_ = 0;      // the epoch that it must reach
+  Space space_;                       // as far as it is counted
+  std::uint64_t excess_ = 0;          // bytes to give back yet
+  std::uint64_t end_ = 0;             // extent: what lies behind it was looked at
   bool refused_ = false;
 };
 

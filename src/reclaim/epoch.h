@@ -233,19 +233,26 @@ class EpochDomain {
   // its bound), so that a full pool is not refused for what a preempted thread holds back.
   void drain_for_room() noexcept {
     const std::uint64_t begin = P::now_ns();
-    const std::uint64_t wanted = epoch() + kGrace;  // then all that is in limbo now is due
-    drain_all();
+    const std::uint64_t wanted = after_drain();
+    bool drained = drain(wanted);
     Slot* slot = this_slot();
     if (slot == nullptr || slot->depth != 0) return;  // a thread cannot wait for itself
     for (;;) {
       const std::uint64_t waited = P::now_ns() - begin;
       const bool full = size_of(*slot) >= kMaxLimbo && waited < kPatienceNs;
-      const bool held = epoch() < wanted && limbo_count() != 0 && waited < kBriefPatienceNs;
-      if (!full && !held) return;
+      if (!full && (drained || waited >= kBriefPatienceNs)) return;
       P::pause(63);  // gives the core away
-      drain_all();
+      drained = drain(wanted);
     }
   }
+  // drain_all(), and whether no reader holds back what was in limbo when after_drain() returned
+  // `wanted`.
+  bool drain(std::uint64_t wanted) noexcept {
+    drain_all();
+    return epoch() >= wanted || limbo_count() == 0;
+  }
+  // The epoch in which all that is in limbo now is due.
+  std::uint64_t after_drain() const noexcept { return epoch() + kGrace; }
 
   std::uint64_t epoch() const noexcept { return epoch_.load(std::memory_order_relaxed); }
   std::uint64_t limbo_count() noexcept {
