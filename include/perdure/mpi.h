@@ -23,10 +23,23 @@
 // LAYOUT  Each pool has three maps. `data` (engine pskiplist) has its keys. `mpi.versions` maps
 //   each version of the store to the version of `data`. `mpi.manifest` holds the id of the run that
 //   created the store, the number of pools, that of this pool, the partition, the types of keys and
-//   values, whether all pools are complete, and a rollback under way.
+//   values, whether all pools are complete, whether they have copies, and a rollback under way. A
+//   copy, `copy-00000.perdure`, has the same maps.
+// COPIES  With Options::copies each pool has a copy at another rank: on another machine, if there
+//   is one. A copy has the closed versions of its pool. So if a node is lost, with its pools and
+//   the copies that it had, no version is lost whose tag has returned. The next open is told so by
+//   Options::restore_lost, because the files may also only be elsewhere, and not to be used again.
+//   It makes each pool that is missing from its copy, on the rank that serves it then. What was
+//   written to a lost pool after the last version is lost; Resume::last_version makes the others
+//   begin there, too. history() lacks entries that wrote the value that the key had. Copies that
+//   are missing are made again by every open.
+//   Whether a store has copies is kept in it: later opens need not say so. If a file comes back
+//   that was away while the store went on without it, a copy is made again, and a pool is refused
+//   as an older one (`corruption`): remove it, or the newer one. With one rank both lie together.
 // INVARIANTS
-//   D1  A version v of the store exists if `mpi.versions` of every pool names it. So a tag exists
-//       in all pools or in none, wherever the run is killed.
+//   D1  A version v of the store exists if `mpi.versions` of every pool names it, or that of its
+//       copy if the pool is lost. So a tag exists in all pools or in none, wherever the run is
+//       killed.
 //   D2  While the store is open, all pools have the same versions, first to last without a gap. A
 //       version that only some pools have named is taken back before its number is used again.
 //   D3  No pool is complete before all pools have their manifest, and nothing is written before all
@@ -56,8 +69,9 @@
 //   dropped as after a kill, and PoolOptions::log says so. An open whose pool lost its live image
 //   without a power failure needs accept_untrusted (Pool::open), and then does the same.
 // FAILURE  The pool of one rank fails (no space, no memory, poisoned). All ranks return the error:
-//     tag       No version is added; the writes stay in the open version. If a rank cannot take
-//               back what it has recorded, the store must be reopened.
+//     tag       No version is added, also if a copy has failed; the writes stay in the open
+//               version. If a rank cannot take back what it has recorded, the store must be
+//               reopened.
 //     rollback  Either it was not begun and nothing is lost, or it was begun. If it was begun, or
 //               if a rank cannot take back what it has recorded, the store must be reopened. The
 //               next open finishes a rollback that all ranks have recorded.
@@ -78,8 +92,8 @@
 //     A killed rank is no error of a call: OpenMPI 4 has no ULFM and does not tell the others.
 //     mpirun ends them, names the rank and the signal on stderr, and its exit status is not 0. The
 //     next run, of any number of ranks, opens every pool at the agreed version.
-//     All ranks refuse a store with a pool that is missing, that has another pool's name, or that
-//     belongs to another run. Nothing is changed then.
+//     All ranks refuse a store with a pool that is missing (but see COPIES), that has another
+//     pool's name, or that belongs to another run. Nothing is changed then.
 // THREADS  Any number of threads may call writes of one key, get_own and owner, also beside a
 //   collective, except rollback and close. One thread of each rank at a time may call collectives
 //   and versions(). With MPI_THREAD_FUNNELED this is the thread that called MPI_Init.
@@ -87,7 +101,9 @@
 //   strings also a broadcast of the values. write_many: an all-to-all of sizes, two messages for
 //   each pair of ranks, three all-reduces. history: a broadcast of the key; for each 48 KiB of
 //   entries a broadcast and an all-reduce. scan_at, diff: a broadcast of the range, three messages
-//   for each 48 KiB of a rank, two all-reduces. tag: an all-reduce. extract_snapshot: log2 P rounds
+//   for each 48 KiB of a rank, two all-reduces. tag: an all-reduce; with copies each pool reads all
+//   its keys, and each 48 KiB of what has changed take an all-to-all of sizes, a message and an
+//   all-reduce. extract_snapshot: log2 P rounds
 //   (docs/design/mpi.md). In `buffered` also one write of the log, on all ranks at once: tag, trim
 //   and write_many one each, rollback two; one more for the first tag of a run and one in 4,096.
 //   A rank with several pools does the work of each, and writes their logs one after the other.
@@ -123,7 +139,7 @@ class DistributedVersionedStore {
 
   // Collective. Opens or creates the store in `directory`, which is created if it is absent.
   // Recovers and agrees on the versions, see VERSIONS. All ranks must pass the same partition,
-  // mode, resume and max_message.
+  // mode, resume, max_message, copies and restore_lost.
   // Errors: those of Pool::open(); not_found (a pool is missing); invalid_argument (the options
   // differ; the directory has another partition or other types; its pools do not belong together;
   // MPI is not running); corruption (also: the pools have no state in common, because one is an

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -39,6 +40,11 @@ struct Options {
   // Threads of a pairwise merge. 0: the cores of the machine, shared among those of its ranks that
   // merge.
   std::uint32_t merge_threads = 0;
+  // Whether each pool has a copy at another rank (COPIES in mpi.h). Empty: as the store has it; a
+  // new one has none. `true` makes the copies of a store that has none, `false` gives them up.
+  std::optional<bool> copies = {};
+  // A pool that is missing is made from its copy. Its writes after the last version are lost.
+  bool restore_lost = false;
   // The most bytes in one message; longer ones are sent in pieces. 64 bytes to 1 GiB; equal on all
   // ranks.
   std::uint64_t max_message = 1_GiB;

@@ -65,17 +65,19 @@ void Comm::release() noexcept {
   comm_ = MPI_COMM_NULL;
 }
 
-Expected<int> Comm::neighbours() noexcept {
-  if (Status s = usable(); !s.ok()) return fail(std::move(s));
+Status Comm::machines(std::uint64_t* by_rank) noexcept {
+  if (Status s = usable(); !s.ok()) return s;
   MPI_Comm machine = MPI_COMM_NULL;
-  int count = 1;
+  auto lowest = static_cast<std::uint64_t>(rank_);
   Status s =
       checked(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &machine),
               "MPI_Comm_split_type");
-  if (s.ok()) s = checked(MPI_Comm_size(machine, &count), "MPI_Comm_size");
+  if (s.ok()) {
+    s = checked(MPI_Allreduce(MPI_IN_PLACE, &lowest, 1, MPI_UINT64_T, MPI_MIN, machine),
+                "MPI_Allreduce");
+  }
   if (machine != MPI_COMM_NULL) MPI_Comm_free(&machine);
-  if (!s.ok()) return fail(std::move(s));
-  return count;
+  return s.ok() ? all_gather(&lowest, sizeof(lowest), by_rank) : std::move(s);
 }
 
 Status Comm::broadcast(void* bytes, std::uint64_t count, int root) noexcept {

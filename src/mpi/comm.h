@@ -27,8 +27,8 @@ class Comm {
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
   bool lost() const noexcept { return lost_; }
-  // The number of ranks on this machine, with this one.
-  Expected<int> neighbours() noexcept;
+  // By rank: the lowest rank on its machine.
+  Status machines(std::uint64_t* by_rank) noexcept;
 
   Status broadcast(void* bytes, std::uint64_t count, int root) noexcept;
   // An all-reduce in place: every rank gets the result.
@@ -43,6 +43,16 @@ class Comm {
   // distance.
   Status exchange(const void* out, std::uint64_t out_bytes, int to, void* in,
                   std::uint64_t in_bytes, int from) noexcept;
+  // Calls exchange(to, from) for each distance between partners, up to the first error.
+  template <class Exchange>
+  Status with_all(Exchange&& exchange) noexcept {
+    const auto ranks = static_cast<std::uint64_t>(size_), rank = static_cast<std::uint64_t>(rank_);
+    for (std::uint64_t step = 1; step < ranks; ++step) {
+      Status s = exchange((rank + step) % ranks, (rank + ranks - step) % ranks);
+      if (!s.ok()) return s;
+    }
+    return {};
+  }
   Status send(const void* bytes, std::uint64_t count, int to) noexcept;
   Status receive(void* bytes, std::uint64_t count, int from) noexcept;
   // As receive(), of at most 64 bytes, by a rank that may wait for long: it sleeps between polls.

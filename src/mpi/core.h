@@ -9,13 +9,24 @@
 //   state its pools are: what a kill has left may be in no cut yet.
 //   tag       All pools name(v), then agree. On an error: all pools forget_above(v - 1), then
 //             agree, before v is used again (D2). If that fails, the store must be reopened.
-//   rollback  The n-th one: all pools record it as pending, then agree; forget_above, roll back, no
-//             longer pending; agree. open() takes the highest n that a pool has recorded. If all
-//             pools have recorded n, finished or not, all of them carry it out. If one pool has
-//             not, none has begun it (D4), and the others discard it: their last is n - 1 again.
-//             If a pool has finished n, every pool has recorded it; another one is an older copy.
+//   rollback  It gets a number greater than that of the last one, and other than that of any
+//             attempt that was discarded. All pools record it as pending, then agree; forget_above,
+//             roll back, no longer pending; agree. F is the highest number that a pool has finished
+//             as open() finds it. If F is pending in others, all carry it out: all have recorded it
+//             (D4). Otherwise, if all pools have recorded one behind F, all carry that out. If one
+//             has not, none has begun it, and the others discard it: their last is F again. A pool
+//             that has neither finished F nor recorded it, nor one behind it, is older.
 //   trim      All pools forget_below, then agree, then trim their data. A version that only some
 //             pools still name is in no pool's range after open().
+// COPIES  A copy takes part in every step as a pool does, so that it has the same versions. A tag
+//   sends it what the version has changed (carrier.h), before all agree. When a store is opened,
+//   the pools decide, and a copy only in place of a pool that is missing. A copy beside its pool
+//   follows: it is in step, or one version behind and gets that, or is made again from its pool.
+//   A file that was away, because the store went on without it, must not decide when it comes back:
+//   its versions are not those of the others. So before a file that was made counts, all others
+//   record a rollback to kMembers, which removes nothing: then the file that was away is older.
+//   fill      Targets lose their manifest; get the versions; all others record the rollback to
+//             kMembers, and finish it; targets get a manifest with its number. After each: agree.
 // Thread safety: one thread, except owner(), usable() and the data of pools: any number.
 #pragma once
 
@@ -40,18 +51,26 @@ class Core {
   std::uint64_t merge_threads(std::uint64_t joined) const noexcept;
 
   // The pools that this rank serves, by their numbers.
-  std::span<LocalPool> own_pools() noexcept { return {pools_.begin(), pools_.size()}; }
+  std::span<LocalPool> own_pools() noexcept {
+    return {of(Role::pool).pools.begin(), of(Role::pool).pools.size()};
+  }
   // The number of pools of the store, the one that has the key, and the rank that serves one.
-  std::uint64_t pools() const noexcept { return places_.size(); }
+  std::uint64_t pools() const noexcept { return of(Role::pool).places.size(); }
   std::uint64_t pool_of(const UntypedKey& key) const noexcept;
-  int server(std::uint64_t pool) const noexcept { return places_[pool].rank; }
+  int server(std::uint64_t pool) const noexcept { return server(Role::pool, pool); }
+  int server(Role role, std::uint64_t pool) const noexcept { return of(role).places[pool].rank; }
   int owner(const UntypedKey& key) const noexcept { return server(pool_of(key)); }
   // Where a pool that this rank serves is in own_pools(); the one of a key that this rank owns.
-  std::size_t place(std::uint64_t pool) const noexcept { return places_[pool].own; }
-  std::size_t own_place(const UntypedKey& key) const noexcept {
-    return pools_.size() == 1 ? 0 : place(pool_of(key));
+  std::size_t place(std::uint64_t pool) const noexcept { return of(Role::pool).places[pool].own; }
+  LocalPool& own(Role role, std::uint64_t pool) noexcept {
+    return of(role).pools[of(role).places[pool].own];
   }
-  LocalPool& own_pool(const UntypedKey& key) noexcept { return pools_[own_place(key)]; }
+  std::size_t own_place(const UntypedKey& key) const noexcept {
+    return of(Role::pool).pools.size() == 1 ? 0 : place(pool_of(key));
+  }
+  LocalPool& own_pool(const UntypedKey& key) noexcept {
+    return of(Role::pool).pools[own_place(key)];
+  }
 
   // Makes durable what was done to the pools of this rank. Returns the first error.
   Status make_durable() noexcept;
@@ -73,49 +92,87 @@ class Core {
   Status close() noexcept;
 
  private:
+  struct Place {
+    int rank = 0;
+    bool is_seen = false;   // by any rank
+    std::uint32_t own = 0;  // where the pool is in Served::pools, if this rank serves it
+  };
+  struct Served {
+    Array<LocalPool> pools;
+    Array<Status> met;    // what look() has met at each of them
+    Array<Place> places;  // of all, by number; equal on all ranks except `own`
+  };
+
   Status same_arguments(const Options& options) noexcept;
   Status assign(std::string_view directory) noexcept;
-  Status look(std::string_view directory, const Options& options) noexcept;
+  Status give_out(Role role, const Array<std::uint64_t>& seen,
+                  FunctionRef<std::uint64_t(std::uint64_t)> preferred) noexcept;
+  Status look(std::string_view directory, Role role, const Options& options) noexcept;
+  Expected<Manifest> describe(Role role) noexcept;
   Status settle(std::string_view directory, const Options& options) noexcept;
-  Status fits(const Manifest& whole, std::string_view directory, OpenMode mode) noexcept;
+  Status fits(std::string_view directory, const Options& options) noexcept;
+  Manifest manifest_of(std::uint64_t number, bool complete) const noexcept;
   Status keep_pools(std::uint64_t count) noexcept;
   Status belongs(const LocalPool& pool) const noexcept;
-  // Does a step on the pools of this rank, up to the first error.
+  Status choose_members(const Options& options) noexcept;
+  Status look_who_is_there() noexcept;
+  bool is_there(Role role, std::uint64_t pool) const noexcept {
+    return there_[pool + (role == Role::copy ? pools() : 0)] != 0;
+  }
+  // Whether its versions count. Otherwise it is a copy that follows its pool.
+  bool decides(const LocalPool& pool) const noexcept {
+    return pool.role() == Role::pool || !is_there(Role::pool, pool.number());
+  }
+  // Does a step on the pools and copies of this rank that take part, up to the first error.
   template <class Step>
   Status each(Step&& step) noexcept {
-    for (LocalPool& pool : pools_) {
-      if (Status s = step(pool); !s.ok()) return s;
+    for (Served& served : served_) {
+      for (LocalPool& pool : served.pools) {
+        if (!pool.takes_part()) continue;
+        if (Status s = step(pool); !s.ok()) return s;
+      }
     }
     return {};
   }
-  // The least word of all pools or, with MPI_MAX, the greatest one, and the lowest pool with it.
+  // The least word of all that take part or, with MPI_MAX, the greatest one, and the name of the
+  // first file with it.
   struct Extreme {
     std::uint64_t word = 0;
-    std::uint64_t pool = 0;
+    Text<32> name;
   };
   using WordOf = FunctionRef<std::uint64_t(const LocalPool& pool)>;
   Expected<Extreme> extreme(MPI_Op op, WordOf word_of) noexcept;
   Status agree_on_versions(const Options& options) noexcept;
+  Status fill_missing(std::string_view directory, const Options& options) noexcept;
+  Status catch_up() noexcept;
+  Status fill(std::string_view directory, const Options& options, bool copies) noexcept;
+  Status keep_copies(bool keeps) noexcept;
+  Status close_copies(bool keeps) noexcept;
+  Status send_version(Version version, Status mine) noexcept;
   Status finish_rollback() noexcept;
+  Status record_and_roll_back(Version version) noexcept;
   Status carry_out_rollback(std::uint64_t number, Version version) noexcept;
   Status finish_open(const Options& options) noexcept;
 
-  struct Place {
-    int rank = 0;
-    std::uint32_t own = 0;  // where the pool is in pools_, if this rank serves it
-  };
+  static constexpr Version kMembers = ~std::uint64_t{0} - 1;  // on media
+
+  Served& of(Role role) noexcept { return served_[static_cast<std::size_t>(role)]; }
+  const Served& of(Role role) const noexcept { return served_[static_cast<std::size_t>(role)]; }
 
   Comm comm_;
-  Array<LocalPool> pools_;
-  Array<Status> met_;    // what look() has met at each of them
-  Array<Place> places_;  // of all pools, by number; equal on all ranks except `own`
+  Served served_[2];  // by role
+  Manifest whole_;    // of the store; `number` means nothing
+  // By number, pools and then copies: whether it takes part. Of an open; equal on all ranks.
+  Array<std::uint64_t> there_;
+  bool keeps_copies_ = false;
   VersionRange range_ = {.first = 1, .last = 0};  // of all pools; equal on all ranks
   Kinds kinds_;
   Partition partition_ = Partition::hash;
   std::uint64_t merge_threads_ = 0;  // 0: neighbours_ ranks share cores_
   std::uint64_t cores_ = 1;
   std::uint64_t neighbours_ = 1;
-  std::uint64_t rollbacks_ = 0;  // the number of rollbacks begun; the same on all ranks
+  std::uint64_t rollback_ = 0;  // the number of the last one; the same on all ranks
+  std::uint64_t salt_ = 0;      // of this open, below 2^32; the same on all ranks
   // True if the pools may differ until the next open. Writes are refused then, because the
   // next open may carry out a rollback, which would remove them.
   RealPlatform::Atomic<bool> broken_{false};

@@ -19,14 +19,9 @@ namespace {
 
 // A file with a greater number is none of a store. It bounds the memory of an open: 5 KiB a number.
 constexpr std::uint64_t kMostPools = 1 << 14;
+// By role. A pool has been named for a rank since a store had as many pools as ranks.
+constexpr std::string_view kNamed[] = {"rank-", "copy-"};
 constexpr std::string_view kData = "data", kNames = "mpi.versions", kFields = "mpi.manifest";
-
-// The name has been that of a rank since a store had as many pools as ranks.
-Text<32> file_name(std::uint64_t number) noexcept {
-  char name[32];
-  std::snprintf(name, sizeof(name), "rank-%05lu.perdure", number);
-  return std::string_view(name);
-}
 
 Status bad_path() noexcept {
   return Status::format(StatusCode::invalid_argument,
@@ -67,9 +62,26 @@ bool same_kinds(const MapInfo& a, const MapTypes& b) noexcept {
   return a.key_kind == b.key_kind && a.value_kind == b.value_kind;
 }
 
+// The number in a file's name, if it is that of a pool or a copy.
+std::optional<std::uint64_t> number_of(Role role, std::string_view name) noexcept {
+  const char* digits = name.data() + kNamed[static_cast<std::size_t>(role)].size();
+  if (!name.starts_with(kNamed[static_cast<std::size_t>(role)])) return std::nullopt;
+  const std::uint64_t number = std::strtoull(digits, nullptr, 10);
+  if (number >= kMostPools || file_name(role, number) != name) return std::nullopt;
+  return number;
+}
+
 }  // namespace
 
-Status LocalPool::list(std::string_view directory, Array<std::uint64_t>& numbers) noexcept {
+Text<32> file_name(Role role, std::uint64_t number) noexcept {
+  char name[32];
+  std::snprintf(name, sizeof(name), "%s%05lu.perdure",
+                kNamed[static_cast<std::size_t>(role)].data(), number);
+  return std::string_view(name);
+}
+
+Status LocalPool::list(std::string_view directory, Array<std::uint64_t>& pools,
+                       Array<std::uint64_t>& copies) noexcept {
   PathText folder;
   if (!folder.assign(directory)) return bad_path();
   DIR* const files = opendir(folder.c_str());
@@ -83,11 +95,10 @@ Status LocalPool::list(std::string_view directory, Array<std::uint64_t>& numbers
     return status.ok() ? readdir(files) : nullptr;
   };
   while (const dirent* file = next()) {
-    constexpr std::string_view kBefore = "rank-";
-    if (!std::string_view(file->d_name).starts_with(kBefore)) continue;
-    const auto number = std::strtoull(file->d_name + kBefore.size(), nullptr, 10);
-    if (number >= kMostPools || file_name(number) != std::string_view(file->d_name)) continue;
-    if (!numbers.push_back(number)) status = StatusCode::out_of_memory;
+    const auto pool = number_of(Role::pool, file->d_name);
+    const auto copy = number_of(Role::copy, file->d_name);
+    if (pool && !pools.push_back(*pool)) status = StatusCode::out_of_memory;
+    if (copy && !copies.push_back(*copy)) status = StatusCode::out_of_memory;
   }
   if (status.ok() && errno != 0) {
     status = Status::format(StatusCode::io, "%s: %s", folder.c_str(), std::strerror(errno));
@@ -96,11 +107,12 @@ Status LocalPool::list(std::string_view directory, Array<std::uint64_t>& numbers
   return status;
 }
 
-Status LocalPool::look(std::string_view directory, std::uint64_t number,
+Status LocalPool::look(std::string_view directory, Role role, std::uint64_t number,
                        const PoolOptions& options) noexcept {
+  role_ = role;
   number_ = number;
   PathText folder;
-  if (!folder.assign(directory, "/") || !path_.assign(folder.c_str(), file_name(number))) {
+  if (!folder.assign(directory, "/") || !path_.assign(folder.c_str(), file_name(role, number))) {
     return bad_path();
   }
   struct stat file;
@@ -142,7 +154,7 @@ Status LocalPool::read_manifest() noexcept {
   }
   fields_.emplace(std::move(*fields));
   Manifest m;
-  std::uint64_t format = 0, complete = 0;
+  std::uint64_t format = 0, complete = 0, copies = 0;
   const std::pair<Field, std::uint64_t*> wanted[] = {
       {kRun, &m.run},     {kPools, &m.pools}, {kNumber, &m.number}, {kPartition, &m.partition},
       {kKinds, &m.kinds}, {kFormat, &format}};
@@ -157,54 +169,100 @@ Status LocalPool::read_manifest() noexcept {
                           "%s: its manifest has format %lu; use the release that wrote it", path(),
                           format);
   }
-  auto done = fields_->get(kComplete);
-  if (!done) return std::move(done.error());
-  complete = done->value_or(0);
+  for (const auto& [field, word] : {std::pair{kComplete, &complete}, {kCopies, &copies}}) {
+    auto value = fields_->get(field);
+    if (!value) return std::move(value.error());
+    *word = value->value_or(0);
+  }
+  m.copies = copies != 0;
   m.complete = complete != 0;
   if (m.complete && m.number >= m.pools) return corrupt(path(), "its manifest has no such pool");
   manifest_ = m;
   return {};
 }
 
-Status LocalPool::create(std::string_view directory, const PoolOptions& options,
-                         const Manifest& manifest) noexcept {
-  if (!pool_) {
-    const auto made = make_directory(directory);
-    if (!made) return Status(made.error());
-    PoolOptions fresh = options;
-    fresh.mode = OpenMode::create_new;
-    auto pool = Pool::open(path(), fresh);
-    if (!pool) return std::move(pool.error());
-    take(std::move(*pool));
-    if (*made) {
-      Status synced = sync_name_of(directory);
-      if (!synced.ok() && cuts_) return synced;
-    }
+Status LocalPool::make_file(std::string_view directory, const PoolOptions& options) noexcept {
+  if (pool_) return {};
+  const auto made = make_directory(directory);
+  if (!made) return Status(made.error());
+  PoolOptions fresh = options;
+  fresh.mode = OpenMode::create_new;
+  auto pool = Pool::open(path(), fresh);
+  if (!pool) return std::move(pool.error());
+  take(std::move(*pool));
+  if (*made) {
+    Status synced = sync_name_of(directory);
+    if (!synced.ok() && cuts_) return synced;
   }
-  // A run that was killed while it created these maps left them without data, perhaps with other
-  // types.
+  return {};
+}
+
+Status LocalPool::drop_versions() noexcept {
+  names_.reset();
+  data_.reset();
   for (const std::string_view left : {kData, kNames}) {
     if (Status s = pool_->drop(left); !s.ok() && s != StatusCode::not_found) return s;
   }
+  return {};
+}
+
+Status LocalPool::make_fields() noexcept {
   auto fields = pool_->map<std::uint64_t, std::uint64_t>(kFields);
   if (!fields) return std::move(fields.error());
   fields_.emplace(std::move(*fields));
+  return {};
+}
+
+// Without its run it is none. So that comes last. All fields have their space from here on.
+Status LocalPool::put(const Manifest& manifest, std::uint64_t rollback) noexcept {
   const std::pair<Field, std::uint64_t> all[] = {
-      {kRun, manifest.run},     {kPools, manifest.pools},         {kNumber, manifest.number},
-      {kKinds, manifest.kinds}, {kPartition, manifest.partition}, {kFormat, kFormatVersion}};
+      {kRollbackBefore, 0},           {kRollbackVersion, 0},      {kRollback, 2 * rollback},
+      {kPools, manifest.pools},       {kNumber, manifest.number}, {kCopies, manifest.copies},
+      {kComplete, manifest.complete}, {kKinds, manifest.kinds},   {kPartition, manifest.partition},
+      {kFormat, kFormatVersion},      {kRun, manifest.run}};
   for (const auto& [field, word] : all) {
     if (Status s = put(field, word); !s.ok()) return s;
   }
   manifest_ = manifest;
+  return {};
+}
+
+Status LocalPool::create(std::string_view directory, const PoolOptions& options,
+                         const Manifest& manifest) noexcept {
+  if (Status s = make_file(directory, options); !s.ok()) return s;
+  // A run that was killed while it created these maps left them without data, perhaps with other
+  // types.
+  if (Status s = drop_versions(); !s.ok()) return s;
+  if (Status s = make_fields(); !s.ok()) return s;
+  if (Status s = put(manifest, 0); !s.ok()) return s;
   if (Status s = open_data({manifest.kinds == Manifest::kBytes}); !s.ok()) return s;
-  auto empty = data().tag();
-  if (!empty) return std::move(empty.error());
-  return name(0, *empty);
+  return close_version(0);
+}
+
+Status LocalPool::begin_fill(std::string_view directory, const PoolOptions& options,
+                             Kinds kinds) noexcept {
+  if (Status s = make_file(directory, options); !s.ok()) return s;
+  if (Status s = make_fields(); !s.ok()) return s;
+  if (auto done = fields_->erase(kRun); !done.ok()) return std::move(done).status();
+  manifest_.reset();
+  if (Status s = drop_versions(); !s.ok()) return s;
+  return open_versions(kinds, OpenMode::open_or_create);
+}
+
+Status LocalPool::set_copies(bool on) noexcept {
+  if (Status s = put(kCopies, on ? 1 : 0); !s.ok()) return s;
+  if (manifest_) manifest_->copies = on;
+  return {};
 }
 
 Status LocalPool::open_data(Kinds kinds) noexcept {
-  const bool create = !manifest_->complete;
-  const OpenMode mode = create ? OpenMode::open_or_create : OpenMode::existing;
+  const OpenMode mode = manifest_->complete ? OpenMode::existing : OpenMode::open_or_create;
+  if (Status s = open_versions(kinds, mode); !s.ok()) return s;
+  return read_rollback();
+}
+
+Status LocalPool::open_versions(Kinds kinds, OpenMode mode) noexcept {
+  const bool create = mode != OpenMode::existing;
   auto names = pool_->ordered_map<std::uint64_t, std::uint64_t>(kNames, {.mode = mode});
   if (!names) return std::move(names.error());
   names_.emplace(std::move(*names));
@@ -216,8 +274,7 @@ Status LocalPool::open_data(Kinds kinds) noexcept {
     return corrupt(path(), "map `data` does not have the types of the manifest");
   }
   data_.emplace(std::move(*data));
-  if (Status s = read_versions(); !s.ok()) return s;
-  return read_rollback();
+  return read_versions();
 }
 
 // Verifies what it reads. Otherwise a version that cannot be read would fail only when it is used.
@@ -244,7 +301,7 @@ Status LocalPool::read_versions() noexcept {
   });
   if (!done) return std::move(done.error());
   if (!status.ok()) return status;
-  if (local_.empty() && manifest_->complete) return corrupt(path(), "it has no version");
+  if (local_.empty() && is_complete()) return corrupt(path(), "it has no version");
   return {};
 }
 
@@ -274,6 +331,11 @@ Status LocalPool::name(Version version, Version local) noexcept {
   return names_->put(version, local).status();
 }
 
+Status LocalPool::close_version(Version version) noexcept {
+  auto local = data().tag();
+  return local ? name(version, *local) : std::move(local.error());
+}
+
 Status LocalPool::forget_above(Version version) noexcept {
   while (range_.last > version) {
     if (auto done = names_->erase(range_.last); !done.ok()) return done.status();
@@ -295,21 +357,33 @@ Status LocalPool::read_rollback() noexcept {
   if (!state) return std::move(state.error());
   auto version = fields_->get(kRollbackVersion);
   if (!version) return std::move(version.error());
-  const std::uint64_t word = state->value_or(0);
-  rollback_ = {.number = word / 2, .pending = word % 2 != 0, .version = version->value_or(0)};
+  auto before = fields_->get(kRollbackBefore);
+  if (!before) return std::move(before.error());
+  const std::uint64_t word = state->value_or(0), number = word / 2;
+  rollback_ = {.number = number,
+               .pending = word % 2 != 0,
+               .before = before->value_or(number - 1),  // rollbacks were counted once
+               .version = version->value_or(0)};
   return {};
 }
 
 Status LocalPool::roll_back(Version version) noexcept {
-  if (version < range_.first || version > range_.last) {
+  if (!has_version(version)) {
     return corrupt(path(), "it lacks the version of a rollback that it has recorded");
   }
   if (Status s = forget_above(version); !s.ok()) return s;
   return data().rollback(local(version));
 }
 
-// The second store commits.
-Status LocalPool::begin_rollback(std::uint64_t number, Version version) noexcept {
+Status LocalPool::take_back(Version version) noexcept {
+  if (Status s = forget_above(version); !s.ok()) return s;
+  return role_ == Role::copy ? data().rollback(local(version)) : Status();
+}
+
+// The last store commits.
+Status LocalPool::begin_rollback(std::uint64_t before, std::uint64_t number,
+                                 Version version) noexcept {
+  if (Status s = put(kRollbackBefore, before); !s.ok()) return s;
   if (Status s = put(kRollbackVersion, version); !s.ok()) return s;
   return put(kRollback, 2 * number + 1);
 }

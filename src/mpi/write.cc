@@ -131,16 +131,8 @@ class Writer {
     (void)place(out_sizes_, out_places_);  // packing has moved them
   }
 
-  template <class Exchange>
-  Status with_all(Exchange&& exchange) noexcept {
-    for (std::uint64_t step = 1; step < ranks(); ++step) {
-      Status s = exchange((rank() + step) % ranks(), (rank() + ranks() - step) % ranks());
-      if (!s.ok()) return s;
-    }
-    return {};
-  }
   Status exchange_mutations() noexcept {
-    return with_all([this](std::uint64_t to, std::uint64_t from) {
+    return comm_.with_all([this](std::uint64_t to, std::uint64_t from) {
       return comm_.exchange(out_.data() + out_places_[to].bytes, out_sizes_[to].bytes,
                             static_cast<int>(to), in_.data() + in_places_[from].bytes,
                             in_sizes_[from].bytes, static_cast<int>(from));
@@ -149,7 +141,7 @@ class Writer {
   Status exchange_results() noexcept {
     std::copy_n(in_results_.data() + in_places_[rank()].results, in_sizes_[rank()].mutations,
                 out_results_.data() + out_places_[rank()].results);
-    return with_all([this](std::uint64_t to, std::uint64_t from) {
+    return comm_.with_all([this](std::uint64_t to, std::uint64_t from) {
       return comm_.exchange(in_results_.data() + in_places_[to].results, in_sizes_[to].mutations,
                             static_cast<int>(to), out_results_.data() + out_places_[from].results,
                             out_sizes_[from].mutations, static_cast<int>(from));

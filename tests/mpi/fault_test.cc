@@ -49,13 +49,16 @@ Options with_cuts() {
 const Pretence kDisk = {.file_system = perdure::test::kXfs, .disk = true};
 
 enum class Do : std::uint8_t { tag, roll_back, trim };
+// What each rank serves.
+enum class Serves : std::uint8_t { pool, two_pools, pool_and_copy };
 
-// A store with versions 0 to 2 and writes after them, and its expected content. Each rank serves
-// so many pools.
+// A store with versions 0 to 2 and writes after them, and its expected content.
 class Session {
  public:
-  Session(const SharedDirectory& directory, const Options& options, int pools_of_rank = 1)
+  Session(const SharedDirectory& directory, const Options& options, Serves serves = Serves::pool)
       : path_(directory.store()), options_(options) {
+    options_.copies = serves == Serves::pool_and_copy;
+    const int pools_of_rank = serves == Serves::two_pools ? 2 : 1;
     // A run that was killed while it created the last pool has left it.
     if (pools_of_rank != 1 && world_rank() == 0) {
       std::filesystem::create_directories(path_);
@@ -163,7 +166,7 @@ class Session {
   Words open_;
 };
 
-class Injected : public testing::TestWithParam<std::tuple<Do, int>> {
+class Injected : public testing::TestWithParam<std::tuple<Do, Serves>> {
  protected:
   static Do what() { return std::get<0>(GetParam()); }
 
@@ -225,14 +228,17 @@ TEST_P(Injected, APoolThatIsPoisoned) { fail_each(kOnDisk, Fault::msync, StatusC
 TEST_P(Injected, ALogThatCannotBeWritten) {
   fail_each(with_cuts(), Fault::fdatasync, StatusCode::io);
 }
-std::string name_of(const testing::TestParamInfo<std::tuple<Do, int>>& info) {
-  const auto [what, pools_of_rank] = info.param;
-  const char* name = what == Do::tag ? "Tag" : what == Do::trim ? "Trim" : "Rollback";
-  return name + std::to_string(pools_of_rank);
+std::string name_of(const testing::TestParamInfo<std::tuple<Do, Serves>>& info) {
+  const auto [what, serves] = info.param;
+  const std::string name = what == Do::tag ? "Tag" : what == Do::trim ? "Trim" : "Rollback";
+  return name + (serves == Serves::pool        ? "OfAPool"
+                 : serves == Serves::two_pools ? "OfTwoPools"
+                                               : "OfAPoolAndACopy");
 }
 INSTANTIATE_TEST_SUITE_P(Collective, Injected,
                          testing::Combine(testing::Values(Do::tag, Do::roll_back, Do::trim),
-                                          testing::Values(1, 2)),
+                                          testing::Values(Serves::pool, Serves::two_pools,
+                                                          Serves::pool_and_copy)),
                          name_of);
 
 // Some tags need memory: the rank's table of versions grows.
@@ -414,6 +420,26 @@ TEST(OneRank, HasNoMemoryToRead) {
         rank, [&] { return status_of(store.scan_at(2, {.to = bound}, ignore)); }, unchanged);
     fail_allocations(rank, [&] { return status_of(store.diff(1, 2, {}, ignore)); }, unchanged);
   }
+}
+
+// A version that a copy does not get is not closed.
+TEST(OneRank, HasNoMemoryToCopy) {
+  const SharedDirectory directory;
+  Session session(directory, kInMemory, Serves::pool_and_copy);
+  std::uint64_t value = 1;
+  for (const int rank : {0, world_size() - 1}) {
+    fail_allocations(
+        rank, [&] { return session.perform(Do::tag); },
+        [&](const Status& status) {
+          if (status.ok()) session.done(Do::tag);
+          session.expect_versions();
+          ++value;
+          for (std::uint64_t n = 1; n <= kKeys; ++n) session.write(n, value);
+        });
+  }
+  session.expect_whole();
+  session.reopen();
+  session.expect_whole();
 }
 
 // Either nothing was written, or the results say what.

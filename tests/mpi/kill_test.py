@@ -2,6 +2,7 @@
 an agreed version. kill_worker.cc does the work and says what is checked.
 """
 
+import glob
 import os
 import re
 import tempfile
@@ -24,12 +25,16 @@ def scratch():
 
 
 class KillTest(unittest.TestCase):
+    copies = False  # the store has copies of its pools
+
     def start(self, ranks, *arguments, late=None):
         environment = {} if late is None else {"PERDURE_MPI_LATE": str(late)}
+        if self.copies:
+            environment["PERDURE_MPI_COPIES"] = "1"
         return start(WORKER, ranks, *arguments, **environment)
 
     def kill_and_check(self, ranks, rank, kind, number, fatal_open=0, late=None,
-                       programs=("run", "check"), opened_by=0):
+                       programs=("run", "check"), opened_by=0, lost=None):
         run, check = programs
         with self.subTest(run=run, ranks=ranks, rank=rank, kind=kind, number=number, late=late), \
                 tempfile.TemporaryDirectory(dir=scratch()) as folder:
@@ -42,7 +47,10 @@ class KillTest(unittest.TestCase):
                 self.start(opened_by, "open", folder, opened_by - 1, "call", fatal_open)
                 opened = self.start(opened_by, "open", folder, 0, "call", 0)
                 self.assertIn("opened", opened.stdout, opened.stderr)
-            elif fatal_open:
+            if lost is not None:
+                for file in glob.glob(f"{folder}/store/rank-{lost:05}.perdure*"):
+                    os.remove(file)
+            if fatal_open and not opened_by:
                 self.start(ranks, check, folder, (rank + 1) % ranks, "call", fatal_open)
             checked = self.start(ranks, check, folder, 0, "call", 0)
             self.assertEqual(checked.returncode, 0, checked.stderr)
@@ -90,6 +98,23 @@ class KillTest(unittest.TestCase):
             self.kill_and_check(4, i % 4, "call", call, opened_by=(2, 7, 3)[i % 3],
                                 fatal_open=(0, 12 + i)[i % 2])
         self.kill_and_check(4, 2, "action", 164, opened_by=1)
+
+    def test_one_of_three_is_killed_with_copies(self):
+        self.copies = True
+        last = self.calls(3)
+        steps = range(1, last + 1) if LONG else range(17, last + 1, last // 4)
+        for i, call in enumerate(steps):
+            self.kill_and_check(3, i % 3, "call", call, fatal_open=(0, 12 + i % 20)[i % 2])
+
+    def test_a_pool_is_lost_with_one_of_three(self):
+        self.copies = True
+        last = self.calls(3)
+        steps = range(1, last + 1) if LONG else range(9, last + 1, last // 5)
+        for i, call in enumerate(steps):
+            # Some are killed again while they make it from its copy.
+            self.kill_and_check(3, i % 3, "call", call, fatal_open=(0, 12 + i % 25)[i % 2],
+                                programs=("run", "check-lost"), lost=(i + i // 3) % 3)
+        self.kill_and_check(3, 1, "action", 164, programs=("run", "check-lost"), lost=1)
 
     def test_one_of_four_is_killed_between_its_writes(self):
         for i, action in enumerate((1, 20, 41, 42, 163, 164, 246)):

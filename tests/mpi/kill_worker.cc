@@ -4,12 +4,15 @@
 //   mpi_kill_worker run DIRECTORY RANK call|action N    rank RANK dies as it enters its N-th MPI
 //                                                       call or action; 0: never. Prints the calls
 //   mpi_kill_worker check DIRECTORY RANK call N         opens, verifies everything; dies likewise
+//   mpi_kill_worker check-lost DIRECTORY RANK call N    as check, after a pool was removed: of
+//                                                       the closed versions
 //   mpi_kill_worker open DIRECTORY RANK call N          only opens and closes, with any number of
 //                                                       ranks; dies likewise
 //   mpi_kill_worker write, mpi_kill_worker check-write  the same with writes of all ranks
 //                                                       (write_many) as the only actions
 //
-// PERDURE_MPI_LATE names a rank that is late in every collective of a run.
+// PERDURE_MPI_LATE names a rank that is late in every collective of a run. With PERDURE_MPI_COPIES
+// the store has copies of its pools.
 //
 // A rank performs actions: writes of its own keys, and collectives, which have the same numbers on
 // all ranks. A rank's number determines its actions, and therefore every rank knows the others'
@@ -154,6 +157,8 @@ Model after(const std::vector<Action>& actions, std::uint64_t count) {
   return model;
 }
 
+Options options() { return {.copies = std::getenv("PERDURE_MPI_COPIES") != nullptr}; }
+
 volatile std::uint64_t* acked(const std::string& directory) {
   const std::string path = directory + "/acked-" + std::to_string(world_rank());
   const int file = ::open(path.c_str(), O_RDWR | O_CREAT, 0666);
@@ -185,7 +190,7 @@ void perform(IntegerStore& store, const Action& action) {
 
 void run(const std::string& directory, std::uint64_t fatal_action) {
   volatile std::uint64_t* done = acked(directory);
-  auto store = must(IntegerStore::open(MPI_COMM_WORLD, directory + "/store"));
+  auto store = must(IntegerStore::open(MPI_COMM_WORLD, directory + "/store", options()));
   const std::vector<Action> actions = actions_of(store, store.rank());
   for (std::uint64_t i = 0; i < kActions; ++i) {
     if (i + 1 == fatal_action) kill(getpid(), SIGKILL);
@@ -245,9 +250,52 @@ void compare(IntegerStore& store, Version version, const Words& expected) {
   }
 }
 
+// A collective that returned on one rank is done, and the next one may be. Each changes the
+// versions, which tell how many are done.
+std::uint64_t collectives_of(IntegerStore& store, const std::vector<Action>& actions,
+                             std::uint64_t done) {
+  const std::uint64_t least = reduce(done / (kWrites + 1), MPI_MAX);
+  const VersionRange range = store.versions();
+  for (const std::uint64_t count : {least, least + 1}) {
+    const Model model = after(actions, std::min(count * (kWrites + 1), kActions));
+    if (count <= kRounds && range.first == model.closed.begin()->first &&
+        range.last == model.closed.rbegin()->first) {
+      return count;
+    }
+  }
+  wrong("the versions are those of no prefix of the run");
+}
+
+// A disk was lost with the rank.
+void check_lost(const std::string& directory) {
+  const std::uint64_t done = *acked(directory);
+  Options restoring = options();
+  restoring.restore_lost = true;
+  auto opened = IntegerStore::open(MPI_COMM_WORLD, directory + "/store", restoring);
+  if (!opened) {
+    // The run was killed before the open had returned.
+    if (reduce(done, MPI_MAX) != 0) wrong(std::string(opened.error().message()));
+    if (opened.error() != StatusCode::not_found) wrong(std::string(opened.error().message()));
+  } else {
+    Model whole;
+    whole.closed.clear();
+    for (int r = 0; r < opened->ranks(); ++r) {
+      const auto actions = actions_of(*opened, r);
+      const std::uint64_t collectives = collectives_of(*opened, actions, done);
+      for (const auto& [version, state] : after(actions, collectives * (kWrites + 1)).closed) {
+        whole.closed[version].insert(state.begin(), state.end());
+      }
+    }
+    for (const auto& [version, state] : whole.closed) compare(*opened, version, state);
+    must(opened->tag());
+    must(opened->close());
+  }
+  if (world_rank() == 0) std::printf("whole\n");
+}
+
 void check(const std::string& directory) {
   const std::uint64_t done = *acked(directory);
-  auto store = must(IntegerStore::open(MPI_COMM_WORLD, directory + "/store"));
+  auto store = must(IntegerStore::open(MPI_COMM_WORLD, directory + "/store", options()));
   if (store.pools() != static_cast<std::uint64_t>(store.ranks())) {
     // The run was killed while it created the store, and others created it anew.
     if (reduce(done, MPI_MAX) != 0 || store.versions().last != 0) wrong("another number of pools");
@@ -258,19 +306,7 @@ void check(const std::string& directory) {
   for (int r = 0; r < store.ranks(); ++r) actions.push_back(actions_of(store, r));
   const auto& mine = actions[static_cast<std::size_t>(store.rank())];
 
-  // A collective that returned on one rank is done, and the next one may be. Each changes the
-  // versions, which tell how many are done.
-  const std::uint64_t least = reduce(done / (kWrites + 1), MPI_MAX);
-  std::uint64_t collectives = kRounds + 1;
-  for (const std::uint64_t count : {least, least + 1}) {
-    const Model model = after(mine, std::min(count * (kWrites + 1), kActions));
-    const VersionRange range = store.versions();
-    if (count <= kRounds && range.first == model.closed.begin()->first &&
-        range.last == model.closed.rbegin()->first) {
-      collectives = std::min(collectives, count);
-    }
-  }
-  if (collectives > kRounds) wrong("the versions are those of no prefix of the run");
+  const std::uint64_t collectives = collectives_of(store, mine, done);
   std::uint64_t count = come_to(store, mine, done, collectives);
 
   std::vector<std::uint64_t> counts(static_cast<std::size_t>(store.ranks()));
@@ -294,7 +330,7 @@ void check(const std::string& directory) {
 }
 
 void only_open(const std::string& directory) {
-  auto store = must(IntegerStore::open(MPI_COMM_WORLD, directory + "/store"));
+  auto store = must(IntegerStore::open(MPI_COMM_WORLD, directory + "/store", options()));
   must(store.close());
   if (store.rank() == 0) std::printf("opened\n");
 }
@@ -377,6 +413,8 @@ int main(int argc, char** argv) {
     const char* who = std::getenv("PERDURE_MPI_LATE");
     late = who != nullptr && world_rank() == std::atoi(who);
     perdure::mpi::test::run(argv[2], dies && !by_call ? n : 0);
+  } else if (what == "check-lost") {
+    perdure::mpi::test::check_lost(argv[2]);
   } else if (what == "open") {
     perdure::mpi::test::only_open(argv[2]);
   } else {

@@ -81,6 +81,13 @@ class Compared {
     barrier();
   }
   Store* store() { return store_ ? &*store_ : nullptr; }
+  Options& options() { return options_; }  // of the next open
+  void tag() {
+    if (store_) {
+      EXPECT_EQ(must(store_->tag()), model_.next());
+    }
+    model_.tag();
+  }
 
   void step() {
     for (std::uint64_t i = random_() % 60; i > 0; --i) write();
@@ -98,10 +105,7 @@ class Compared {
       // Without a tag: what is open lies in several versions of the pools from now on.
       open(comm_, path_);
     } else {
-      if (store_) {
-        EXPECT_EQ(must(store_->tag()), model_.next());
-      }
-      model_.tag();
+      tag();
     }
   }
   void check() {

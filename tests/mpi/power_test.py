@@ -9,6 +9,7 @@ durable cut, as after a restart of the machine.
 import glob
 import itertools
 import os
+import shutil
 import tempfile
 import unittest
 
@@ -31,9 +32,11 @@ class PowerTest(unittest.TestCase):
         self.addCleanup(self.disk.cleanup)
         self.begin("first")
 
-    def begin(self, name, pools_of_rank=1):
+    def begin(self, name, pools_of_rank=1, copies=False):
         """A new store."""
         self.pools_of_rank = pools_of_rank
+        self.copies = copies
+        self.lost = None  # the rank whose disk was lost since the last run
         self.folder = os.path.join(self.disk.name, name)
         os.mkdir(self.folder)
         self.failed = ()
@@ -43,6 +46,10 @@ class PowerTest(unittest.TestCase):
         failed = "".join(map(str, self.failed)) or "none"
         pools = str(RANKS * self.pools_of_rank)
         environment = {} if self.pools_of_rank == 1 else {"PERDURE_MPI_POOLS": pools}
+        if self.copies:
+            environment["PERDURE_MPI_COPIES"] = "1"
+        if self.lost is not None:
+            environment["PERDURE_MPI_LOST"] = str(self.lost)
         done = start(WORKER, RANKS, self.folder, failed, rank, kind, step, n, **environment)
         told = f"rank {rank}, step {step}, {kind} {n}; failed before: {failed}\n{done.stderr}"
         self.assertNotIn("wrong", done.stderr, told)
@@ -52,6 +59,14 @@ class PowerTest(unittest.TestCase):
             self.assertEqual(done.returncode, 0, told)
         # A run that died in its open leaves the same state to check.
         self.failed = self.failed if step == OPEN and n else ()
+        self.lost = self.lost if step == OPEN and n else None
+
+    def lose_disk(self, rank):
+        """Its pool, and the copy of the pool of the rank before it."""
+        for file in (f"rank-{rank:05}", f"copy-{(rank + RANKS - 1) % RANKS:05}"):
+            for path in glob.glob(f"{self.folder}/store/{file}.perdure*"):
+                shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+        self.lost = rank
 
     def fail_power(self, subset, step):
         for rank in subset:
@@ -59,6 +74,9 @@ class PowerTest(unittest.TestCase):
                 pool = rank * self.pools_of_rank + i
                 images = glob.glob(f"{self.folder}/store/rank-{pool:05}.perdure-live*")
                 self.assertTrue(step == OPEN or len(images) == 2, images)
+                copy = (rank + RANKS - 1) % RANKS
+                if self.copies:
+                    images += glob.glob(f"{self.folder}/store/copy-{copy:05}.perdure-live*")
                 for image in images:
                     os.remove(image)
         self.failed = tuple(sorted({*self.failed, *subset}))
@@ -92,6 +110,19 @@ class PowerTest(unittest.TestCase):
             for n in (1, 2, 3, 4) if step == ROLLBACK else (1, 2):
                 for subset in SUBSETS if LONG else [(1,)]:
                     self.trial(1, "wait", step, n, subset)
+        self.finish()
+
+    def test_a_node_is_lost(self):
+        self.begin("copies", copies=True)
+        for i, step in enumerate(STEPS):
+            rank = i % RANKS
+            for n in (1, 2, 3, 4) if LONG else (1 + i % 2,):
+                # Of no other machine, of one, or of all.
+                for subset in SUBSETS if LONG else [(), ((rank + 1) % RANKS,), ALL][i % 3:][:1]:
+                    self.trial(rank, "wait", step, n, subset)
+                    self.lose_disk(rank)
+                    if i % 2:  # and again while it is made anew
+                        self.trial((rank + 2) % RANKS, "wait", OPEN, 1 + i, ())
         self.finish()
 
     def test_the_power_fails_after_a_collective(self):

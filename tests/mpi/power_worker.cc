@@ -8,7 +8,9 @@
 // store is closed. Step 0 is the open with its checks; steps 1 to 7 are {put every own key, a
 // collective}. If the rank does not come that far, the run ends without a close.
 //
-// PERDURE_MPI_POOLS is the number of pools of a new store, a multiple of the number of ranks.
+// PERDURE_MPI_POOLS is the number of pools of a new store, a multiple of the number of ranks. With
+// PERDURE_MPI_COPIES they have copies. PERDURE_MPI_LOST is the rank whose disk was lost since the
+// last run.
 //
 // The model: every put of a phase, on all ranks, stores the same stamp, and no two phases of any
 // runs have the same. So a version has one stamp, on all ranks. The file `start` has the versions
@@ -245,7 +247,9 @@ Versions check(IntegerStore& store, const std::string& directory, const Start& b
     wrong("the store has " + text(found) + "and not " + text(before.after_steps(least)) +
           "of step " + std::to_string(least));
   }
-  if (before.run != 0) check_puts(store, before, own, least, steps, power_failed);
+  const char* lost = std::getenv("PERDURE_MPI_LOST");
+  const bool is_lost = lost != nullptr && std::atoi(lost) == store.rank();
+  if (before.run != 0 && !is_lost) check_puts(store, before, own, least, steps, power_failed);
   return found;
 }
 
@@ -262,6 +266,8 @@ void make_last_pool(const std::string& store, const PoolOptions& options) {
 void run(const std::string& directory, bool power_failed, bool ends) {
   Start start = read_start(directory);
   Options options{.merge_threads = 1,
+                  .copies = std::getenv("PERDURE_MPI_COPIES") != nullptr,
+                  .restore_lost = std::getenv("PERDURE_MPI_LOST") != nullptr,
                   .pool = {.accept_untrusted = power_failed,
                            .durability = Durability::buffered,
                            .buffered = {.interval_ms = 3'600'000},

@@ -62,13 +62,16 @@ class SharedDirectory {
   SharedDirectory(const SharedDirectory&) = delete;
   SharedDirectory& operator=(const SharedDirectory&) = delete;
   std::string store(const char* name = "store") const { return path_ + "/" + name; }
-  static std::string pool(const std::string& store, int rank) {
+  static std::string pool(const std::string& store, int rank) { return file(store, "rank", rank); }
+  static std::string copy(const std::string& store, int rank) { return file(store, "copy", rank); }
+
+ private:
+  static std::string file(const std::string& store, const char* role, int rank) {
     char name[32];
-    std::snprintf(name, sizeof(name), "/rank-%05d.perdure", rank);
+    std::snprintf(name, sizeof(name), "/%s-%05d.perdure", role, rank);
     return store + name;
   }
 
- private:
   std::string path_;
 };
 
