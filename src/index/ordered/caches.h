@@ -53,11 +53,6 @@ class Caches : public Nodes<P, Leaves, Fanout> {
     const auto* s = this->part_of(probe).shortcut.load(std::memory_order_acquire);
     return s != nullptr ? s->leaf_of(probe.word) : kNoLeaf;
   }
-  // Returns a leaf that a scan from there may read next, or kNoLeaf. For prefetches.
-  [[gnu::always_inline]] std::uint32_t shortcut_behind(const Probe& probe) const {
-    const auto* s = this->part_of(probe).shortcut.load(std::memory_order_acquire);
-    return s != nullptr ? s->leaf_behind(probe.word) : kNoLeaf;
-  }
 
   std::uint64_t dram_bytes() const {
     LatchGuard guard(this->node_latch_);

@@ -20,25 +20,25 @@ struct Limits {
     if (has_to) to = Codec::probe(*range.to);
   }
 
-  // The position of the first leaf.
+  // The position of the first leaf. Integers: only words are copied, here and in pass(). A copy of
+  // a whole probe would wait for the stores of its small members.
   Probe start(bool reverse) const noexcept {
-    if (!reverse) return has_from ? from : Probe{};
-    return has_to ? to : Probe{.word = ~std::uint64_t{0}, .after = true, .last = true};
+    if (reverse && !has_to) return {.word = ~std::uint64_t{0}, .after = true, .last = true};
+    const Probe& first = reverse ? to : from;
+    if constexpr (Codec::kBytes) return first;
+    return {.word = first.word};
   }
   // Shrinks the range behind a visited leaf. Otherwise an unlink could give the visited range to
   // the next leaf. `position`: behind the leaf; `low`: of the leaf.
   void pass(const Probe& position, std::uint64_t low, bool reverse) noexcept {
-    if (!reverse) {
-      from = position;
-      has_from = true;
-      return;
-    }
-    to = position;
-    has_to = true;
-    if constexpr (Codec::kBytes) {
+    (reverse ? has_to : has_from) = true;
+    if constexpr (!Codec::kBytes) {
+      (reverse ? to : from) = {.word = reverse ? low : position.word};
+    } else if (reverse) {
+      to = position;
       to.after = true;
     } else {
-      to.word = low;
+      from = position;
     }
   }
   // True if the range ends before the position.

@@ -55,17 +55,6 @@ class Shortcut {
     const std::uint64_t i = (word - low_) >> shift_;  // words below low_ wrap to a large number
     return i < count_ ? intervals()[i].load(std::memory_order_acquire) : kNoLeaf;
   }
-  // Returns the next leaf that another interval names, nearly always the right neighbour of
-  // leaf_of(word); or kNoLeaf. Mostly without a miss of its own. For prefetches.
-  [[gnu::always_inline]] std::uint32_t leaf_behind(std::uint64_t word) const noexcept {
-    const std::uint64_t i = (word - low_) >> shift_;
-    if (i >= count_) return kNoLeaf;
-    const std::uint64_t end = std::min(i + kPerLeaf, std::uint64_t{count_});
-    const std::uint32_t leaf = get(i);
-    std::uint32_t other = leaf;
-    for (std::uint64_t j = i + 1; j < end && other == leaf; ++j) other = get(j);
-    return other != leaf ? other : kNoLeaf;
-  }
   [[gnu::always_inline]] void prefetch(std::uint64_t word) const noexcept {
     const std::uint64_t i = (word - low_) >> shift_;
     __builtin_prefetch(intervals() + (i < count_ ? i : 0));  // words outside have no interval

@@ -3,12 +3,13 @@
 // than what has returned), ordered.N1; and for the scan orders (phast.D3).
 //
 // SCAN  One leaf at a time: a validated snapshot of its entries in key order, delivered under the
-//   guard. All of a leaf is prefetched before it is entered; of the next one, when it is likely to
-//   be needed. The order of the slots is kept per scanned leaf, and is used again while the version
-//   and the number of entries are the same. It is built and used at settled moments only, when no
-//   stripe is held. An erase raises the version while it holds its stripe. So between two settled
-//   moments of one version the set of visible slots has only grown, and equal numbers mean equal
-//   sets (phast.D3). If a set was read twice within one version, it was also the set in between.
+//   guard. All of a leaf is prefetched before it is entered, and all of the next one once this one
+//   proves to have fewer entries than are wanted. The order of the slots is kept per scanned
+//   leaf, and is used again while the version and the number of entries are the same. It is built
+//   and used at settled moments only, when no stripe is held. An erase raises the version while it
+//   holds its stripe. So between two settled moments of one version the set of visible slots has
+//   only grown, and equal numbers mean equal sets (phast.D3). If a set was read twice within one
+//   version, it was also the set in between.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +60,6 @@ class Lookup : public State<T> {
     const auto locate = [&] {
       const std::uint32_t number = inner_.locate(position);
       prefetch_leaf(number);
-      if (!range.reverse && left > kEntries / 2) prefetch_leaf(inner_.shortcut_behind(position));
       return number;
     };
     std::uint32_t hint = locate();
@@ -672,7 +672,6 @@ class Lookup : public State<T> {
     // The range first: entries that a split moves out of it are not delivered, however far the
     // split has come, and the scan goes on behind the same bound.
     batch.next = desc.next.load(std::memory_order_acquire);
-    if (!reverse && limit > kEntries / 2) prefetch_leaf(batch.next);
     batch.low = desc.low.load(std::memory_order_acquire);
     batch.bound = desc.bound.load(std::memory_order_acquire);
     if constexpr (kBytes) {
@@ -689,6 +688,7 @@ class Lookup : public State<T> {
     batch.damaged = 0;
     std::span<const std::uint8_t> order(slots, count);
     if (!reverse && limits.has_from) order = order.subspan(begin_of(desc, order, limits.from));
+    if (!reverse && order.size() < limit) prefetch_leaf(batch.next);
     if constexpr (kBytes) {
       batch.count = collect_bytes(leaf, order, limits, reverse, limit, batch);
     } else {
