@@ -146,6 +146,24 @@ class Extents : public Table<P> {
     if (!s.ok()) return fail(std::move(s));
     return first;
   }
+  // Whether the file will soon have no free extent. False while extents are unread.
+  bool few_free() {
+    LatchGuard guard(extent_latch_);
+    const std::uint64_t count = extent_count_.load(std::memory_order_relaxed);
+    return this->table_read() && count - assigned_ <= std::min(count / 16, kFewExtents);
+  }
+  // Grows the file although it has free extents: threads that take these do not wait for the system
+  // meanwhile. A failure has no effect: the thread that finds no extent tries again. The caller
+  // holds no latch.
+  [[gnu::noinline]] void grow_early() {
+    const std::uint64_t known = extent_count_.load(std::memory_order_relaxed);
+    if (known == geometry_.max_extents || !growth_latch_.try_lock()) return;
+    const bool same = extent_count_.load(std::memory_order_relaxed) == known;
+    if (same && this->refused_at_ != known && !add(1).ok()) {
+      this->refused_at_ = static_cast<std::uint32_t>(known);
+    }
+    growth_latch_.unlock();
+  }
   // Assigns these extents if all of them are free. Returns whether they were.
   [[gnu::noinline]] Expected<bool> take_extents_at(std::uint64_t first, std::uint64_t count,
                                                    const ExtentWord& word) {
@@ -202,6 +220,8 @@ class Extents : public Table<P> {
   }
 
  private:
+  static constexpr std::uint64_t kFewExtents = 16;
+
   void tear_down(Extent& extent) {
     if (extent.used != nullptr && this->is_own(extent.used)) {
       bitmap_bytes_.fetch_sub((blocks_in(extent) + 63) / 64 * sizeof(Bits),
@@ -233,8 +253,11 @@ class Extents : public Table<P> {
   // Under the growth latch.
   Status grow_now(std::uint64_t count) {
     const std::uint64_t missing = missing_for(count);
-    if (missing == 0) return {};
-    auto grown = host_->grow(missing);
+    return missing != 0 ? add(missing) : Status();
+  }
+  // Under the growth latch. Adds at least so many extents to the file.
+  Status add(std::uint64_t extents) {
+    auto grown = host_->grow(extents);
     if (!grown) return std::move(grown.error());
     LatchGuard guard(extent_latch_);
     keep_tables(extent_count_.load(std::memory_order_relaxed), *grown);

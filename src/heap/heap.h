@@ -23,8 +23,9 @@
 // OPERATIONS
 //   allocate   from the thread's cache; refilled from the bitmaps of the thread's own extents, then
 //              of extents of no thread; then a new extent, for 1 write-back and 1 fence (persist
-//              point: the extent word); then extents of other threads; then growth; with none
-//              left, from other threads' caches, and at last a larger block (take_larger).
+//              point: the extent word); then extents of other threads; then growth, which comes
+//              earlier if others would wait for it; with none left, from other threads' caches,
+//              and at last a larger block (take_larger).
 //   free       into the thread's cache. kind != plain: prepare_free, a fence, then free; the epoch
 //              domain does this in batches (retire).
 //   retire     through the epoch domain: the block is freed after three epochs.

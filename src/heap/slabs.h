@@ -224,9 +224,17 @@ class Slabs : public Extents<P> {
           first.error() == StatusCode::pool_full && take_over(cache, size_class, kind, true);
       return taken ? Status() : std::move(first.error());
     }
-    LatchGuard guard(cache.latch);
-    Bin* bin = bin_of(cache, kind, size_class);  // exists since the caller looked into it
-    link(bin->partial, static_cast<std::uint32_t>(*first), P::thread_slot());
+    {
+      LatchGuard guard(cache.latch);
+      Bin* bin = bin_of(cache, kind, size_class);  // exists since the caller looked into it
+      link(bin->partial, static_cast<std::uint32_t>(*first), P::thread_slot());
+    }
+    // Where other threads allocate: they would wait for the one that grows the file. As above, the
+    // extents of others come first.
+    if (caches_made_.load(std::memory_order_relaxed) > 1 && this->few_free()) {
+      release_elsewhere();
+      if (this->few_free() && !take_over(cache, size_class, kind, false)) this->grow_early();
+    }
     return {};
   }
   // Moves extents from the lists of other threads to the list of this one. A living thread keeps

@@ -259,6 +259,7 @@ class State {
   std::uint64_t assigned_ = 0;
   typename P::Latch extent_latch_;
   typename P::Latch growth_latch_;  // taken before extent_latch_
+  std::uint32_t refused_at_ = 0;    // extents when an early growth failed last; under it
   // A thread has freed the last block of an extent in another thread's list.
   typename P::template Atomic<bool> empty_elsewhere_{false};
   ClassList lists_[kBlockKinds][kClassCount];

@@ -482,6 +482,27 @@ TEST(Heap, ExtentsOfOtherThreadsServeBeforeThePoolGrows) {
   EXPECT_EQ(f.heap->extent_count(), before);
 }
 
+// Where several threads allocate, the pool grows while it has free extents: then none waits for
+// the growth of another one. A refusal has no effect before they are used up.
+TEST(Heap, ThePoolGrowsBeforeOthersHaveToWait) {
+  for (const bool others : {false, true}) {
+    for (const std::uint64_t most : {64, 32}) {
+      HeapFixture f(most, 32);
+      ASSERT_TRUE(f.heap->end_sweep(true).ok());
+      (void)RealPlatform::thread_slot();
+      if (others) in_another_thread([&] { (void)f.heap->allocate(128, BlockKind::plain); });
+      const std::uint64_t taken = f.heap->stats().assigned_extents;
+      for (std::uint64_t i = 0; i < (30 - taken) * kExtent / 256; ++i) {
+        ASSERT_TRUE(f.heap->allocate(256, BlockKind::plain));
+      }
+      EXPECT_EQ(f.heap->stats().assigned_extents, 30U);
+      EXPECT_EQ(f.heap->extent_count(), others && most > 32 ? 33U : 32U) << others;
+      const std::size_t left = allocate_all(*f.heap, 256).size();
+      EXPECT_EQ(left, (most - 30) * kExtent / 256) << others;
+    }
+  }
+}
+
 // heap.I3, heap.I5: threads free each other's blocks while caches are flushed and extents are
 // released. No block has two owners, and none is lost.
 TEST(Heap, ThreadsFreeEachOthersBlocks) {

@@ -34,7 +34,8 @@ struct Peek {
   static void split(M& map, std::uint32_t number, const Probe& probe) {
     typename M::SplitPlan plan;
     (void)map.plan_split(map.table_[number], probe, plan);
-    (void)map.split_latched(number, plan);
+    auto block = map.allocate_structure(sizeof(typename M::Leaf));
+    (void)map.split_latched(number, plan, block);
   }
   template <class M>
   static void unlink(M& map, std::uint32_t left, std::uint32_t number) {

@@ -189,14 +189,21 @@ class LeafTable {
   // Returns the number of the free descriptor for the leaf at this place, or kNoLeaf. Its version
   // starts above any version that this number had before.
   std::uint32_t take(std::uint32_t place) {
-    LatchGuard guard(latch_);
-    return take_of(chunk_for(place), place);
+    std::uint32_t chunk = 0;
+    {
+      LatchGuard guard(latch_);
+      chunk = chunk_for(place);
+      count_in(chunk);
+    }
+    return name(chunk, place);  // the first of a page waits for the system
   }
   // take() for a recovery, while no thread gives: a region keeps its chunk. So the latch is needed
   // for the region's first leaf only.
   std::uint32_t take_found(std::uint32_t place) {
     const std::uint32_t chunk = chunk_of(place);
-    return chunk != 0 ? take_of(chunk, place) : take(place);
+    if (chunk == 0) return take(place);
+    count_in(chunk);
+    return name(chunk, place);
   }
   // Prefetches what take_found() and the load of the leaf write.
   void prefetch(std::uint32_t place) const {
@@ -293,9 +300,12 @@ class LeafTable {
     chunks_[region].store(chunk, std::memory_order_release);
     return chunk;
   }
-  std::uint32_t take_of(std::uint32_t chunk, std::uint32_t place) {
+  void count_in(std::uint32_t chunk) {
+    if (chunk != 0) taken_[chunk].fetch_add(1, std::memory_order_relaxed);
+  }
+  // Of a number that is counted in.
+  std::uint32_t name(std::uint32_t chunk, std::uint32_t place) {
     if (chunk == 0) return kNoLeaf;
-    taken_[chunk].fetch_add(1, std::memory_order_relaxed);
     const std::uint32_t number = number_of(chunk, place);
     PERDURE_ASSERT(P, "phast.D6", this->place(number) == place);
     descriptors_[number].leaf.store(place, std::memory_order_relaxed);

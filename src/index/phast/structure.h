@@ -35,7 +35,10 @@ class Structure : public Lookup<T> {
   // --- split ---
 
   // Makes room in a full leaf. Also returns ok if another thread has made room.
+  // The block of the new leaf comes first: the pool may have to grow for it, and other writers of
+  // the leaf need not wait for that.
   [[gnu::noinline]] Status split(std::uint32_t number, const Probe& probe) {
+    Expected<std::uint64_t> block = allocate_structure(sizeof(Leaf));
     Desc& desc = table_[number];
     desc.latch_all();
     Status s;
@@ -49,9 +52,10 @@ class Structure : public Lookup<T> {
       prefetch_leaf(number);
       SplitPlan plan;
       s = plan_split(desc, probe, plan);
-      if (s.ok()) s = split_latched(number, plan);
+      if (s.ok()) s = split_latched(number, plan, block);
     }
     desc.unlatch_all();
+    if (block && *block != 0) context_.heap.free(*block);  // nothing was stored to it
     return s;
   }
 
@@ -109,8 +113,9 @@ class Structure : public Lookup<T> {
     const bool full = !block && block.error() == StatusCode::pool_full;
     return full ? context_.heap.allocate(bytes, BlockKind::plain) : std::move(block);
   }
-  // An error leaves everything as it was.
-  [[gnu::noinline]] Status split_latched(std::uint32_t number, SplitPlan& plan) {
+  // An error leaves everything as it was. `block`: of the new leaf; 0 once it is stored to.
+  [[gnu::noinline]] Status split_latched(std::uint32_t number, SplitPlan& plan,
+                                         Expected<std::uint64_t>& block) {
     P& platform = context_.platform;
     Heap<P>& heap = context_.heap;
     Desc& desc = table_[number];
@@ -122,7 +127,6 @@ class Structure : public Lookup<T> {
     PERDURE_ASSERT(
         P, "phast.D4",
         middle.word <= desc.bound.load(std::memory_order_relaxed) || platform.poisoned());
-    auto block = allocate_structure(sizeof(Leaf));
     if (!block) return std::move(block.error());
     const std::uint32_t fresh = table_.take(Base::place_of(*block));
     Separator<P>* separator = nullptr;
@@ -148,20 +152,20 @@ class Structure : public Lookup<T> {
     }
     if (!s.ok()) {
       if (fresh != kNoLeaf) table_.give(fresh);
-      heap.free(*block);  // nothing was stored to it
       return s;
     }
+    const std::uint64_t offset = std::exchange(*block, 0);
     Leaf& leaf = leaf_of(desc);
-    if (!build_leaf(desc, plan, *heap.template at<Leaf>(*block), low)) {
+    if (!build_leaf(desc, plan, *heap.template at<Leaf>(offset), low)) {
       inner_.release(separator);  // the pool is poisoned: the next open sweeps its blocks
       table_.give(fresh);
       return StatusCode::poisoned;
     }
-    PERDURE_ASSERT(P, "phast.I3", platform.persisted(heap.template at<Leaf>(*block), sizeof(Leaf)));
+    PERDURE_ASSERT(P, "phast.I3", platform.persisted(heap.template at<Leaf>(offset), sizeof(Leaf)));
     PERDURE_ASSERT(
         P, "phast.I3",
         !kBytes || platform.persisted(record_at(low), RecordView::bytes_needed(middle.bytes, {})));
-    platform.store(leaf.next, *block);  // same line, in this order: neither, next only, or both
+    platform.store(leaf.next, offset);  // same line, in this order: neither, next only, or both
     platform.store(leaf.bound, low);
     platform.flush(&leaf, kLine, "phast.split.link"_site);
     // After a failure nothing of the split is shown.
