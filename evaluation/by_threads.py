@@ -26,7 +26,8 @@ def commands(threads, divide):
     """Yields (title, program and arguments)."""
     items = max(1000, 1_000_000 // divide)
     several = [t for t in threads if t > 1]
-    yield "PhaST, figures 11 and 12", ["ordered", "--only", "11,12", "--runs", "1",
+    yield "PhaST, figures 11 and 12", ["ordered", "--only", "11,12,12b", "--runs", "1",
+                                       "--threads", ",".join(map(str, threads)),
                                        "--items", str(items)]
     if several:
         yield "Level hashing, figure 17", [

@@ -8,9 +8,9 @@
 //   cut. The parent gets its entry last.
 // COST    insert: the lines that shift, 3 of 8 on average, each with a fence; update 1F 1S; erase
 //   as insert.
-// DEVIATIONS  One thread: no lock, no readers beside a shift. An existing key is refused; the
-//   authors' code stores it twice. The count of a node is kept, as in their code; recovery would
-//   count again. Nodes do not merge, as in their code.
+// DEVIATIONS  One thread: no lock, no readers beside a shift; SharedFastFair has both. An existing
+//   key is refused; the authors' code stores it twice. The count of a node is kept, as in their
+//   code; recovery would count again. Nodes do not merge, as in their code.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,7 @@
-// What an insert spends its time with (figure 8 a of PhaST's paper): to find the leaf, to write the
-// entry, to make it durable. No clock runs inside an insert. Blocks of three kinds alternate on one
-// map: lookups of absent keys, inserts whose write-backs and fences do nothing, and whole inserts.
+// What an insert spends its time with (figures 2 b and 8 a of PhaST's paper): to find the leaf, to
+// write the entry, to make it durable. No clock runs inside an insert. Blocks of three kinds
+// alternate on one map: lookups of absent keys, inserts whose write-backs and fences do nothing,
+// and whole inserts.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 
 #include "evaluation/ordered/figures.h"
 #include "evaluation/ordered/measure.h"
+#include "evaluation/ordered/skip_list.h"
 
 namespace perdure::paper {
 namespace {
@@ -56,7 +58,32 @@ Times run(const OrderedScheme& scheme, std::uint64_t items) {
   return ns;
 }
 
+std::unique_ptr<OrderedMap> make_skip_list(bench::MemoryHeap& memory) {
+  auto list = std::make_unique<SkipList<RealPlatform>>(memory.platform(), memory.heap());
+  must(list->open());
+  return list;
+}
+
 }  // namespace
+
+void skiplist_writes(const OrderedOptions& options, Report& report) {
+  std::array<std::vector<double>, 3> found;
+  for (std::uint32_t turn = 0; turn < options.runs; ++turn) {
+    const Times ns = run({"skiplist", &make_skip_list}, options.items);
+    found[0].push_back(ns[unfenced] - ns[lookup]);
+    found[1].push_back(ns[whole] - ns[lookup]);
+    found[2].push_back(found[1].back() / found[0].back());
+  }
+  report.heading("Write time of an insert into a skiplist in ns, one thread (figure 2 b)",
+                 {"nothing written back", "nodes and links written back", "ratio", "the paper"});
+  std::vector<std::string> cells;
+  for (const std::vector<double>& values : found) {
+    const auto [least, most] = std::ranges::minmax(values);
+    cells.push_back(fmt::format("{:.1f} ({:.1f} to {:.1f})", median(values), least, most));
+  }
+  cells.emplace_back("27");
+  report.row(cells);
+}
 
 void insert_parts(const OrderedOptions& options, Report& report) {
   std::array<std::array<std::vector<double>, 4>, kOrderedCount> parts;

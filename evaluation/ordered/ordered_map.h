@@ -1,5 +1,5 @@
 // OrderedMap: the interface of a map of integers in the evaluation of PhaST. Our engines and the
-// baselines implement it. One thread uses it.
+// baselines implement it. One thread uses it, but for those of shared_schemes().
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,8 @@ class OrderedMap {
   virtual bool find(Word key, Word& value) = 0;
   // Visits up to `limit` entries from the key on, in order.
   virtual void scan(Word from, std::uint64_t limit, FunctionRef<void(Word, Word)> visit) = 0;
+  // Throws if the map finds a fault in itself.
+  virtual void must_be_sound() {}
 };
 
 }  // namespace perdure::paper

@@ -1,7 +1,8 @@
-// PhastMap: our engine as an OrderedMap, over the heap of a run. Unlike the baselines it may
-// be used by any number of threads.
+// PhastMap: our engine as an OrderedMap, over the heap of a run. Any number of threads may use it.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -50,10 +51,11 @@ class PhastMap final : public OrderedMap {
     auto& index = static_cast<detail::OrderedIndex&>(instance_->index());
     auto done = index.scan({.from = detail::Key{.word = from}, .limit = limit},
                            [&](std::span<const detail::Entry> entries) {
+                             entries = entries.first(std::min<std::size_t>(entries.size(), limit));
                              for (const detail::Entry& entry : entries) {
-                               if (limit-- == 0) return false;
                                visit(entry.key.word, entry.value.word);
                              }
+                             limit -= entries.size();
                              return limit != 0;
                            });
     if (!done) must(done.error());
@@ -64,7 +66,7 @@ class PhastMap final : public OrderedMap {
     instance_->index().stats(stats);
     return stats;
   }
-  void must_be_sound() {
+  void must_be_sound() override {
     Findings findings;
     instance_->index().check({.deep = true}, findings);
     if (!findings.ok()) throw std::runtime_error(std::string(findings.first()));

@@ -3,6 +3,7 @@
 #include "evaluation/ordered/fptree.h"
 #include "evaluation/ordered/nv_skiplist.h"
 #include "evaluation/ordered/phast_map.h"
+#include "evaluation/ordered/shared_fast_fair.h"
 #include "evaluation/ordered/std_map.h"
 #include "evaluation/ordered/wb_tree.h"
 #include "evaluation/ordered/wort.h"
@@ -34,6 +35,11 @@ std::span<const OrderedScheme, kOrderedCount + 1> anchored_schemes() {
 }
 std::span<const OrderedScheme, kOrderedCount> ordered_schemes() {
   return anchored_schemes().first<kOrderedCount>();
+}
+std::span<const OrderedScheme, 2> shared_schemes() {
+  static constexpr OrderedScheme kSchemes[] = {{"phast", &make_phast},
+                                               {"FAST-FAIR", &make<SharedFastFair>}};
+  return kSchemes;
 }
 
 }  // namespace perdure::paper

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,8 @@
 #include "evaluation/ordered/fast_fair.h"
 #include "evaluation/ordered/fptree.h"
 #include "evaluation/ordered/nv_skiplist.h"
+#include "evaluation/ordered/shared_fast_fair.h"
+#include "evaluation/ordered/skip_list.h"
 #include "evaluation/ordered/wb_tree.h"
 #include "evaluation/ordered/wort.h"
 #include "perdure/pool.h"
@@ -38,6 +42,10 @@ struct Known<FastFair<RealPlatform>> {
   static constexpr bool kExact = false;
 };
 template <>
+struct Known<SharedFastFair<RealPlatform>> : Known<FastFair<RealPlatform>> {
+  static constexpr const char* kName = "SharedFastFair";
+};
+template <>
 struct Known<FpTree<RealPlatform>> {
   static constexpr const char* kName = "FpTree";
   static constexpr Cost kCost{3, 3, 1};
@@ -48,6 +56,12 @@ struct Known<NvSkiplist<RealPlatform>> {
   static constexpr const char* kName = "NvSkiplist";
   static constexpr Cost kCost{2, 1, 1};
   static constexpr bool kExact = true;
+};
+template <>
+struct Known<SkipList<RealPlatform>> {
+  static constexpr const char* kName = "SkipList";
+  static constexpr Cost kCost{3.5, 1, 2.2};  // at most: two links, and the lines of a node
+  static constexpr bool kExact = false;
 };
 template <>
 struct Known<WbTree<RealPlatform>> {
@@ -79,8 +93,9 @@ class PaperOrdered : public ::testing::Test {
   bench::MemoryHeap memory_;
   Map map_{memory_.platform(), memory_.heap()};
 };
-using Maps = ::testing::Types<FastFair<RealPlatform>, FpTree<RealPlatform>,
-                              NvSkiplist<RealPlatform>, WbTree<RealPlatform>, Wort<RealPlatform>>;
+using Maps = ::testing::Types<FastFair<RealPlatform>, SharedFastFair<RealPlatform>,
+                              FpTree<RealPlatform>, NvSkiplist<RealPlatform>,
+                              SkipList<RealPlatform>, WbTree<RealPlatform>, Wort<RealPlatform>>;
 struct Name {
   template <class Map>
   static std::string GetName(int) {
@@ -177,6 +192,50 @@ TYPED_TEST(PaperOrdered, CostsWhatItsHeaderStates) {
   judge("insert", cost([&](Word n) { return must(this->map_.insert(mix(kKeys + n), n + 3)); }),
         kCost.insert);
   judge("erase", cost([&](Word n) { return must(this->map_.erase(mix(n))); }), kCost.erase);
+}
+
+// Threads insert into the nodes that the others read. An entry is found from its insert on, with
+// one of its own values.
+using SharedFastFairThreads = PaperOrdered<SharedFastFair<RealPlatform>>;
+TEST_F(SharedFastFairThreads, MissNoEntryBesideInserts) {
+  constexpr Word kThreads = 4;
+  constexpr Word kEach = 20'000;
+  // Ascending keys, which are appended, and random ones, which shift others.
+  const auto key_of = [](Word thread, Word n) {
+    const Word number = n * kThreads + thread + 1;
+    return n % 2 == 0 ? number : mix(number) >> 24;
+  };
+  const auto is_of = [](Word value, Word key) { return value - key * 2 <= 1; };
+  std::atomic<Word> missed = 0;
+  std::atomic<Word> wrong = 0;
+  std::atomic<Word> inserted = 0;
+  {
+    std::vector<std::jthread> workers;
+    for (Word t = 0; t < kThreads; ++t) {
+      workers.emplace_back([&, t] {
+        test::Rng rng(t);
+        for (Word n = 0; n < kEach; ++n) {
+          const Word key = key_of(t, n);
+          inserted += must(map_.insert(key, key * 2)) ? 1 : 0;
+          Word value = 0;
+          for (const Word old : {n, rng.below(n + 1)}) {
+            const Word own = key_of(t, old);
+            if (!map_.find(own, value)) ++missed;
+            if (!is_of(value, own)) ++wrong;
+          }
+          const Word other = key_of(rng.below(kThreads), rng.below(kEach));
+          if (map_.find(other, value) && !is_of(value, other)) ++wrong;
+          if (n % 4 == 0 && !must(map_.update(key, key * 2 + 1))) ++missed;
+        }
+      });
+    }
+  }
+  EXPECT_EQ(missed, 0U);
+  EXPECT_EQ(wrong, 0U);
+  const Entries all = scan(0, ~Word{0});
+  EXPECT_EQ(all.size(), inserted);
+  EXPECT_TRUE(std::ranges::is_sorted(all));
+  for (const auto& [key, value] : all) EXPECT_TRUE(is_of(value, key));
 }
 
 }  // namespace
