@@ -94,7 +94,7 @@ Expected<Version> Core::tag() noexcept {
     return pool.role() == Role::pool ? pool.close_version(version) : Status();
   });
   Status agreed =
-      keeps_copies_ ? send_version(version, std::move(closed)) : agree(std::move(closed));
+      keeps_copies_ ? send_version(version, 2, std::move(closed)) : agree(std::move(closed));
   if (agreed.ok()) {
     range_.last = version;
     return version;
@@ -105,11 +105,12 @@ Expected<Version> Core::tag() noexcept {
   return fail(std::move(agreed));
 }
 
-// What the pools have closed goes to their copies.
-Status Core::send_version(Version version, Status mine) noexcept {
+// What the pools have closed goes to their copies, those of which there_ says no more.
+Status Core::send_version(Version version, std::uint64_t most_there, Status mine) noexcept {
   Carrier carrier(*this, {.first = version, .last = version}, false);
   for (LocalPool& pool : own_pools()) {
-    if (!pool.takes_part() || !is_there(Role::copy, pool.number())) continue;
+    const std::uint64_t there = there_[index_of(Role::copy, pool.number())];
+    if (!pool.takes_part() || there == 0 || there > most_there) continue;
     if (mine.ok() && !carrier.add(pool, Role::copy)) mine = StatusCode::out_of_memory;
   }
   return carrier.run(std::move(mine));
@@ -134,7 +135,7 @@ Status Core::roll_back(Version version) noexcept {
 }
 
 Status Core::record_and_roll_back(Version version) noexcept {
-  const std::uint64_t number = rollback_ + 1 + salt_;
+  const std::uint64_t number = std::max(rollback_, least_number_) + 1 + salt_;
   Status agreed =
       agree(each([&](LocalPool& pool) { return pool.begin_rollback(rollback_, number, version); }));
   if (agreed.ok()) return carry_out_rollback(number, version);

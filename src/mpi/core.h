@@ -9,13 +9,15 @@
 //   state its pools are: what a kill has left may be in no cut yet.
 //   tag       All pools name(v), then agree. On an error: all pools forget_above(v - 1), then
 //             agree, before v is used again (D2). If that fails, the store must be reopened.
-//   rollback  It gets a number greater than that of the last one, and other than that of any
-//             attempt that was discarded. All pools record it as pending, then agree; forget_above,
-//             roll back, no longer pending; agree. F is the highest number that a pool has finished
-//             as open() finds it. If F is pending in others, all carry it out: all have recorded it
-//             (D4). Otherwise, if all pools have recorded one behind F, all carry that out. If one
-//             has not, none has begun it, and the others discard it: their last is F again. A pool
-//             that has neither finished F nor recorded it, nor one behind it, is older.
+//   rollback  It gets a number greater than that of the last one, by the clock and by chance: other
+//             than that of any attempt that was discarded, and greater than that of an earlier run
+//             that went on with other files. All pools record it as pending, then agree;
+//             forget_above, roll back, no longer pending; agree. F is the highest number that a
+//             pool has finished as open() finds it. If F is pending in others, all carry it out:
+//             all have recorded it (D4). Otherwise, if all pools have recorded one behind F, all
+//             carry that out. If one has not, none has begun it, and the others discard it: their
+//             last is F again. A pool that has neither finished F nor recorded it, nor one behind
+//             it, is older.
 //   trim      All pools forget_below, then agree, then trim their data. A version that only some
 //             pools still name is in no pool's range after open().
 // COPIES  A copy takes part in every step as a pool does, so that it has the same versions. A tag
@@ -116,8 +118,11 @@ class Core {
   Status belongs(const LocalPool& pool) const noexcept;
   Status choose_members(const Options& options) noexcept;
   Status look_who_is_there() noexcept;
+  std::uint64_t index_of(Role role, std::uint64_t pool) const noexcept {
+    return pool + (role == Role::copy ? pools() : 0);
+  }
   bool is_there(Role role, std::uint64_t pool) const noexcept {
-    return there_[pool + (role == Role::copy ? pools() : 0)] != 0;
+    return there_[index_of(role, pool)] != 0;
   }
   // Whether its versions count. Otherwise it is a copy that follows its pool.
   bool decides(const LocalPool& pool) const noexcept {
@@ -138,6 +143,7 @@ class Core {
   // first file with it.
   struct Extreme {
     std::uint64_t word = 0;
+    Role role = Role::pool;
     Text<32> name;
   };
   using WordOf = FunctionRef<std::uint64_t(const LocalPool& pool)>;
@@ -148,7 +154,7 @@ class Core {
   Status fill(std::string_view directory, const Options& options, bool copies) noexcept;
   Status keep_copies(bool keeps) noexcept;
   Status close_copies(bool keeps) noexcept;
-  Status send_version(Version version, Status mine) noexcept;
+  Status send_version(Version version, std::uint64_t most_there, Status mine) noexcept;
   Status finish_rollback() noexcept;
   Status record_and_roll_back(Version version) noexcept;
   Status carry_out_rollback(std::uint64_t number, Version version) noexcept;
@@ -162,7 +168,8 @@ class Core {
   Comm comm_;
   Served served_[2];  // by role
   Manifest whole_;    // of the store; `number` means nothing
-  // By number, pools and then copies: whether it takes part. Of an open; equal on all ranks.
+  // By index_of(): 0: it does not take part; 1: it lacks the last version; 2: it has it. Equal on
+  // all ranks.
   Array<std::uint64_t> there_;
   bool keeps_copies_ = false;
   VersionRange range_ = {.first = 1, .last = 0};  // of all pools; equal on all ranks
@@ -172,7 +179,8 @@ class Core {
   std::uint64_t cores_ = 1;
   std::uint64_t neighbours_ = 1;
   std::uint64_t rollback_ = 0;  // the number of the last one; the same on all ranks
-  std::uint64_t salt_ = 0;      // of this open, below 2^32; the same on all ranks
+  // A number that this open gives is greater than these; see above.
+  std::uint64_t least_number_ = 0, salt_ = 0;
   // True if the pools may differ until the next open. Writes are refused then, because the
   // next open may carry out a rollback, which would remove them.
   RealPlatform::Atomic<bool> broken_{false};

@@ -78,9 +78,10 @@ Status Core::same_arguments(const Options& options) noexcept {
   if (Status s = comm_.reduce(low, std::size(low), MPI_MIN); !s.ok()) return s;
   if (Status s = comm_.reduce(high, std::size(high), MPI_MAX); !s.ok()) return s;
   if (!std::equal(std::begin(low), std::end(low), high)) {
-    return Status::format(StatusCode::invalid_argument,
-                          "the ranks open the store with different options; pass the same types, "
-                          "partition, mode, resume, max_message, copies and restore_lost on all");
+    return Status::format(
+        StatusCode::invalid_argument,
+        "the ranks open the store with different options; pass the same types, partition, mode, "
+        "resume, max_message, copies and restore_lost on all");
   }
   if (options.pool.mode == OpenMode::read_only) {
     return Status::format(StatusCode::invalid_argument,
@@ -121,14 +122,12 @@ Status Core::assign(std::string_view directory) noexcept {
   Status s = give_out(Role::pool, pools, [&](std::uint64_t pool) { return pool * ranks / count; });
   if (!s.ok()) return s;
   s = give_out(Role::copy, copies, [&](std::uint64_t pool) { return buddy_of(Role::pool, pool); });
-  // A pool and its copy on one rank would be lost together. The one that can be made goes
-  // elsewhere.
+  // A pool and its copy on one rank would be lost together. So one that is made goes elsewhere.
   for (std::uint64_t pool = 0; pool < count; ++pool) {
     Place& place = of(Role::pool).places[pool];
-    Place& copy = of(Role::copy).places[pool];
-    if (place.rank != copy.rank || !copy.is_seen) continue;
-    Place& moved = place.is_seen ? copy : place;
-    moved.rank = static_cast<int>(buddy_of(Role::copy, pool));
+    const Place& copy = of(Role::copy).places[pool];
+    if (place.rank != copy.rank || place.is_seen || !copy.is_seen) continue;
+    place.rank = static_cast<int>(buddy_of(Role::copy, pool));
   }
   return s;
 }
@@ -231,13 +230,21 @@ Status Core::fits(std::string_view directory, const Options& options) noexcept {
   for (Status& met : of(Role::pool).met) {
     if (!met.ok()) return std::move(met);
   }
-  for (Status& met : of(Role::copy).met) {
-    if (met.ok()) continue;
-    return Status::format(met.code(), "%.*s; or remove this copy, it is made again from its pool",
+  const auto of_copy = [](const Status& met) {
+    return Status::format(met.code(), "%.*s; or remove this copy: it is made again from its pool",
                           static_cast<int>(met.message().size()), met.message().data());
+  };
+  for (const Status& met : of(Role::copy).met) {
+    if (!met.ok()) return of_copy(met);
   }
   const auto size = static_cast<int>(directory.size());
   if (!exists) {
+    // Copies that were left over make no pools.
+    auto count = static_cast<std::uint64_t>(comm_.size());
+    for (std::uint64_t pool = 0; pool < pools(); ++pool) {
+      if (of(Role::pool).places[pool].is_seen) count = std::max(count, pool + 1);
+    }
+    if (Status s = keep_pools(count); !s.ok()) return s;
     if (options.pool.mode != OpenMode::existing) return {};
     return Status::format(StatusCode::not_found,
                           "%.*s: there is no store; name its directory, or let open create one",
@@ -262,7 +269,7 @@ Status Core::fits(std::string_view directory, const Options& options) noexcept {
   }
   for (LocalPool& copy : of(Role::copy).pools) {
     if (!copy.is_complete()) continue;
-    if (Status s = belongs_to(whole_, copy); !s.ok()) return s;
+    if (Status s = belongs_to(whole_, copy); !s.ok()) return of_copy(s);
     copy.set_part(true);
   }
   return {};
@@ -310,8 +317,12 @@ Manifest Core::manifest_of(std::uint64_t number, bool complete) const noexcept {
 // Which files take part. A copy that is older is made again. A pool that is older than another file
 // is refused: what it lacks may be nowhere else.
 Status Core::choose_members(const Options& options) noexcept {
-  salt_ = RealPlatform::random() >> 32;
-  if (Status s = comm_.broadcast(&salt_, sizeof(salt_), 0); !s.ok()) return s;
+  constexpr unsigned kRandomBits = 24;
+  least_number_ = RealPlatform::unix_ns() / 1'000'000'000 << kRandomBits;
+  salt_ = RealPlatform::random() >> (64 - kRandomBits);
+  for (std::uint64_t* word : {&least_number_, &salt_}) {
+    if (Status s = comm_.broadcast(word, sizeof(*word), 0); !s.ok()) return s;
+  }
   auto last =
       extreme(MPI_MAX, [](const LocalPool& pool) { return pool.found_rollback().finished(); });
   if (!last) return std::move(last.error());
@@ -326,10 +337,12 @@ Status Core::choose_members(const Options& options) noexcept {
     return Status::format(
         StatusCode::corruption,
         "%s is older than %s, which has finished a rollback, or a change of the files that take "
-        "part, that this one has not recorded; put back the one that the store had%s, or restore "
-        "all pools from one backup",
+        "part, that this one has not recorded; put back the one that the store had, or restore "
+        "all pools from one backup%s",
         pool.path(), last->name.c_str(),
-        copies ? ", or remove this one and let Options::restore_lost take its copy" : "");
+        copies ? ", and remove the copies; or remove this one and let Options::restore_lost take "
+                 "its copy"
+               : "");
   });
   if (Status s = comm_.agree(std::move(mine)); !s.ok()) return s;
   if (Status s = look_who_is_there(); !s.ok()) return s;
@@ -349,7 +362,8 @@ Status Core::look_who_is_there() noexcept {
   if (Status s = comm_.agree(std::move(room)); !s.ok()) return s;
   while (there_.size() < 2 * pools()) (void)there_.push_back(0);
   (void)each([&](const LocalPool& pool) {
-    there_[pool.number() + (pool.role() == Role::copy ? pools() : 0)] = 1;
+    const bool has_last = pool.versions().last >= range_.last;
+    there_[index_of(pool.role(), pool.number())] = has_last ? 2 : 1;
     return Status();
   });
   return comm_.reduce(there_.begin(), there_.size(), MPI_MAX);
@@ -362,8 +376,9 @@ Status Core::finish_rollback() noexcept {
   (void)each([&](const LocalPool& pool) {
     const LocalPool::Rollback& found = pool.found_rollback();
     const bool is_next = found.pending && found.number != rollback_;
-    if (found.pending) (is_next ? next : begun) = found.version + 1;
+    if (found.pending && !is_next) begun = found.version + 1;
     if (!decides(pool)) return Status();
+    if (is_next) next = found.version + 1;
     least = std::min(least, is_next ? found.number : 0);
     most = std::max(most, is_next ? found.number : 0);
     return Status();
@@ -396,13 +411,13 @@ Expected<Core::Extreme> Core::extreme(MPI_Op op, WordOf word_of) noexcept {
   std::uint64_t first = 2 * pools();  // pools by number, then copies
   (void)each([&](const LocalPool& pool) {
     if (word_of(pool) != found) return Status();
-    first = std::min(first, pool.number() + (pool.role() == Role::copy ? pools() : 0));
+    first = std::min(first, index_of(pool.role(), pool.number()));
     return Status();
   });
   if (Status s = comm_.reduce(&first, 1, MPI_MIN); !s.ok()) return fail(std::move(s));
-  return Extreme{.word = found,
-                 .name = first < pools() ? file_name(Role::pool, first)
-                                         : file_name(Role::copy, first - pools())};
+  const Role role = first < pools() ? Role::pool : Role::copy;
+  const std::uint64_t number = first - (role == Role::copy ? pools() : 0);
+  return Extreme{.word = found, .role = role, .name = file_name(role, number)};
 }
 
 Status Core::agree_on_versions(const Options& options) noexcept {
@@ -414,7 +429,8 @@ Status Core::agree_on_versions(const Options& options) noexcept {
   if (!last) return std::move(last.error());
   if (!most) return std::move(most.error());
   range_.last = last->word;
-  if (keeps_copies_ && last->word + 1 < most->word) {
+  const bool by_copies = keeps_copies_ || last->role == Role::copy;
+  if (by_copies && last->word + 1 < most->word) {
     return Status::format(StatusCode::corruption,
                           "%s ends with version %lu, and %s with %lu, so it is an older one; "
                           "remove it and let Options::restore_lost take its copy, or put back the "
@@ -485,19 +501,10 @@ Status Core::fill_missing(std::string_view directory, const Options& options) no
   return differs != 0 ? keep_copies(wants) : close_copies(wants);
 }
 
-// If a copy lacks the last version, because the run was killed while it was sent, all get it again.
+// A copy that lacks the last version, because the run was killed while it was sent, gets it.
 Status Core::catch_up() noexcept {
-  std::uint64_t behind = 0;
-  for (const LocalPool& copy : of(Role::copy).pools) {
-    if (copy.takes_part() && copy.versions().last < range_.last) behind = 1;
-  }
-  if (Status s = comm_.reduce(&behind, 1, MPI_MAX); !s.ok()) return s;
-  if (behind == 0) return {};
-  const Version before = range_.last - 1;
-  return send_version(range_.last, each([&](LocalPool& pool) {
-                        const bool ahead = !decides(pool) && pool.versions().last != before;
-                        return ahead ? pool.take_back(before) : Status();
-                      }));
+  const bool behind = std::find(there_.begin(), there_.end(), 1U) != there_.end();
+  return behind ? send_version(range_.last, 1, {}) : Status();
 }
 
 // Makes the files that do not take part, and `copies` of pools only if they are wanted.
@@ -533,7 +540,12 @@ Status Core::fill(std::string_view directory, const Options& options, bool copie
   if (begun.ok()) begun = std::move(added);
   if (Status s = carrier.run(std::move(begun)); !s.ok()) return s;
   if (Status s = record_and_roll_back(kMembers); !s.ok()) return s;
-  whole_.copies = copies;
+  // Before a copy is whole: one that the pools do not know of would never become older.
+  if (copies && !keeps_copies_) {
+    Status told = agree(each([](LocalPool& pool) { return pool.set_copies(true); }));
+    if (!told.ok()) return told;
+  }
+  whole_.copies = copies || keeps_copies_;
   return agree(for_each_target([&](LocalPool& target) {
     target.set_part(true);
     return target.end_fill(manifest_of(target.number(), true), rollback_);
