@@ -20,6 +20,7 @@ struct Settings {
   std::uint64_t bulk = 1000;
   std::uint64_t runs = 7;
   std::uint32_t merge_threads = 0;
+  std::uint64_t threads = 4;
   bool by_range = false;
 };
 

@@ -4,14 +4,18 @@
 //                                                the last run ended
 //   mpirun -np 4 perdure-mpi bench [DIRECTORY]   writes, tag, find, history, scan, diff; snapshots
 //                                                by both merges, checked
+//   mpirun -np 2 perdure-mpi routes [DIRECTORY]  routed calls of rank 0 for keys of the others
 //
 // perdure-paper-mpi is the same program with `bench --store sqlite`: SQLiteReg, of the paper.
 #include <fmt/core.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bench/mpi/bench.h"
@@ -165,8 +169,65 @@ class Bench {
   perdure::Version version_ = 0;
 };
 
+// Rank 0 calls, and the threads of the others answer. They wait in close().
+class Routes {
+ public:
+  explicit Routes(const Settings& settings)
+      : settings_(settings),
+        store_(must(IntegerStore::open(MPI_COMM_WORLD, settings.directory, {.route = true}))),
+        printer_(store_.rank(), store_.ranks()) {}
+
+  void run() {
+    if (store_.ranks() == 1) wrong("there is one rank, and it owns all keys; start more");
+    for (std::uint64_t n = 0; keys_.size() < settings_.keys; ++n) {
+      if (store_.owner(mixed(n)) != 0) keys_.push_back(mixed(n));
+    }
+    if (store_.rank() == 0) {
+      one_at_a_time("put, new", [this](std::uint64_t key) { must(store_.put(key, key)); });
+      one_at_a_time("put", [this](std::uint64_t key) { must(store_.put(key, key + 1)); });
+      one_at_a_time("get_open", [this](std::uint64_t key) {
+        if (must(store_.get_open(key)) != key + 1) wrong("a routed read");
+      });
+      for (std::uint64_t threads = 1; threads <= settings_.threads; threads *= 2) put_by(threads);
+    }
+    must(store_.close());
+  }
+
+ private:
+  template <class Call>
+  void one_at_a_time(const std::string& what, Call&& call) {
+    std::vector<double> times;
+    for (const std::uint64_t key : keys_) {
+      const double begin = MPI_Wtime();
+      call(key);
+      times.push_back((MPI_Wtime() - begin) * 1e6);
+    }
+    std::sort(times.begin(), times.end());
+    printer_.print((what + ", median").c_str(), times[times.size() / 2], "us");
+    printer_.print((what + ", 99 of 100 within").c_str(), times[times.size() * 99 / 100], "us");
+  }
+  void put_by(std::uint64_t threads) {
+    const double begin = MPI_Wtime();
+    std::vector<std::thread> running;
+    for (std::uint64_t t = 0; t < threads; ++t) {
+      running.emplace_back([this, t, threads] {
+        for (std::size_t i = t; i < keys_.size(); i += threads) must(store_.put(keys_[i], i));
+      });
+    }
+    for (std::thread& thread : running) thread.join();
+    printer_.print(("put, threads: " + std::to_string(threads)).c_str(),
+                   static_cast<double>(keys_.size()) / (MPI_Wtime() - begin) / 1e6, "M/s");
+  }
+
+  Settings settings_;
+  IntegerStore store_;
+  Printer printer_;
+  std::vector<std::uint64_t> keys_;  // of other ranks
+};
+
 // Without a directory, it makes a temporary one and removes it at the end.
-void bench(Settings settings) {
+template <class Run>
+void in_directory(Settings settings, Run&& run) {
   const bool own = settings.directory.empty();
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -177,24 +238,27 @@ void bench(Settings settings) {
     MPI_Bcast(text, sizeof(text), MPI_CHAR, 0, MPI_COMM_WORLD);
     settings.directory = text;
   }
-#ifdef PERDURE_HAVE_SQLITE
-  if (settings.store == "sqlite") {
-    perdure::mpi::bench::bench_sqlite(settings);
-  } else {
-    Bench(settings).run();
-  }
-#else
-  Bench(settings).run();
-#endif
+  run(settings);
   MPI_Barrier(MPI_COMM_WORLD);
   std::error_code ignored;
   if (own && rank == 0) std::filesystem::remove_all(settings.directory, ignored);
+}
+void bench(const Settings& settings) {
+#ifdef PERDURE_HAVE_SQLITE
+  if (settings.store == "sqlite") {
+    perdure::mpi::bench::bench_sqlite(settings);
+    return;
+  }
+#endif
+  Bench(settings).run();
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
+  const bool routed = argc > 1 && std::strcmp(argv[1], "routes") == 0;
+  int level = routed ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
+  MPI_Init_thread(&argc, &argv, level, &level);
   Settings settings;
   CLI::App app("A versioned store over the ranks of an MPI run");
   app.require_subcommand(1);
@@ -219,11 +283,18 @@ int main(int argc, char** argv) {
   bench_command->add_option("--merge-threads", settings.merge_threads,
                             "threads of a merge; 0: cores divided by ranks");
   bench_command->add_flag("--range", settings.by_range, "partition by range, not by hash");
+  auto* routes_command = app.add_subcommand("routes", "calls of rank 0 for keys of other ranks");
+  routes_command->add_option("directory", settings.directory,
+                             "a new directory; default: a temporary one");
+  routes_command->add_option("--keys", settings.keys, "keys of other ranks")
+      ->check(CLI::PositiveNumber);
+  routes_command->add_option("--threads", settings.threads, "the most threads that put at once");
   int status = 0;
   try {
     app.parse(argc, argv);
     if (*demo_command) demo(settings);
-    if (*bench_command) bench(settings);
+    if (*bench_command) in_directory(settings, bench);
+    if (*routes_command) in_directory(settings, [](const Settings& s) { Routes(s).run(); });
   } catch (const CLI::ParseError& error) {
     int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -1,6 +1,6 @@
 // DistributedVersionedStore<K, V>: an ordered map with versions, spread over the ranks of an MPI
-// communicator. Link perdure::mpi. Call MPI_Init before the first open, and MPI_Finalize after the
-// last store is destroyed.
+// communicator. Link perdure::mpi. Call MPI_Init before the first open (MPI_Init_thread for
+// Options::route), and MPI_Finalize after the last store is destroyed.
 //
 //   auto store = perdure::mpi::IntegerStore::open(MPI_COMM_WORLD, "layers");   // collective
 //   if (store->owner(42) == store->rank()) auto put = store->put(42, 7);       // Found
@@ -13,7 +13,8 @@
 //   ranks created it: `directory/rank-00000.perdure` and so on. A key lives in one of them, by a
 //   hash of the key or by equal ranges of the keys (Partition). The rank that serves the pool owns
 //   the key. Reads of closed versions involve all ranks. A write of one key is a call of its owner,
-//   and sends no message. write_many() takes keys of any owner from any rank.
+//   and sends no message. write_many() takes keys of any owner from any rank. With Options::route
+//   writes of one key and get_open() do so, too: the owner is asked, and a thread of it answers.
 // RANKS  Any number of ranks can open the store. Each open gives the pools to the ranks in order,
 //   in even blocks. With more ranks than pools some ranks serve none, and own no key. They take
 //   part in collectives as the others do. The number of pools never changes. A store is created
@@ -59,7 +60,8 @@
 //   did not, because the run was killed in between; the writes of that version stay in the open
 //   one. With Resume::last_version, open() also rolls back the writes after the last version, so
 //   that all ranks begin with one state. A tag is a consistent cut if no rank writes between its
-//   begin and its end; otherwise each write falls on either side.
+//   begin and its end; otherwise each write falls on either side. What a rank wrote before it calls
+//   tag() is in the version, whichever rank owns the key.
 // DURABILITY  That of the pools; ranks may differ in it. Writes of one key promise what the pool's
 //   mode promises. In `buffered` open() and a collective that changes the store end with a cut of
 //   every pool: they return when what all ranks did before it, writes of one key too, survives a
@@ -84,19 +86,25 @@
 //               the machine.
 //     get, get_many, history, scan_at, diff, extract_snapshot  Nothing has changed. `visit` may
 //               have been called.
-//     If the store must be reopened, every later collective, write and get_own returns `io` on all
-//     ranks until they have opened it again, and versions() has no meaning. The next open decides
-//     the outcome of the call that failed.
-//     If an MPI call fails, the rank where it failed returns `io` from then on. Other ranks may
-//     wait for it forever. So a program that gets such an error must end the run (MPI_Abort).
+//     If the store must be reopened, every later collective, write, get_open and get_own returns
+//     `io` on all ranks until they have opened it again, and versions() has no meaning. The next
+//     open decides the outcome of the call that failed.
+//     The owner of a key fails in a call of another rank (Options::route). That call returns the
+//     error as a call of the owner would, with the owner's name. Nothing else has happened.
+//     If an MPI call fails, the rank where it failed returns `io` from then on. Its write at
+//     another rank may have been done. Other ranks may wait for it forever. So a program that gets
+//     such an error must end the run (MPI_Abort).
 //     A killed rank is no error of a call: OpenMPI 4 has no ULFM and does not tell the others.
 //     mpirun ends them, names the rank and the signal on stderr, and its exit status is not 0. The
 //     next run, of any number of ranks, opens every pool at the agreed version.
 //     All ranks refuse a store with a pool that is missing (but see COPIES), that has another
 //     pool's name, or that belongs to another run. Nothing is changed then.
-// THREADS  Any number of threads may call writes of one key, get_own and owner, also beside a
-//   collective, except rollback and close. One thread of each rank at a time may call collectives
-//   and versions(). With MPI_THREAD_FUNNELED this is the thread that called MPI_Init.
+// THREADS  Any number of threads may call writes of one key, get_open, get_own and owner, also
+//   beside a collective, except rollback and close. One thread of each rank at a time may call
+//   collectives and versions(). With MPI_THREAD_FUNNELED this is the thread that called MPI_Init.
+//   Options::route needs MPI_THREAD_MULTIPLE. Each rank with pools then has one more thread, and 64
+//   threads of a rank can ask other ranks at once; others wait. A rank need not call anything to
+//   answer, until it closes or destroys the store, which waits for all ranks to do so.
 // COST  n queries, P ranks with a pool each. get, get_many: a broadcast and an all-reduce; for byte
 //   strings also a broadcast of the values. write_many: an all-to-all of sizes, two messages for
 //   each pair of ranks, three all-reduces. history: a broadcast of the key; for each 48 KiB of
@@ -107,6 +115,11 @@
 //   (docs/design/mpi.md). In `buffered` also one write of the log, on all ranks at once: tag, trim
 //   and write_many one each, rollback two; one more for the first tag of a run and one in 4,096.
 //   A rank with several pools does the work of each, and writes their logs one after the other.
+//   With Options::route a call for a key of another rank is two messages, and one more for each 64
+//   KiB of a value. One thread of the owner does these calls one after the other. The first one
+//   after a pause waits until that thread has napped, for up to 1 ms. It takes a few percent of a
+//   core while nothing comes, because calls of MPI wait by polling. tag, trim and history have one
+//   more all-reduce.
 #pragma once
 
 #include <concepts>
@@ -139,11 +152,11 @@ class DistributedVersionedStore {
 
   // Collective. Opens or creates the store in `directory`, which is created if it is absent.
   // Recovers and agrees on the versions, see VERSIONS. All ranks must pass the same partition,
-  // mode, resume, max_message, copies and restore_lost.
+  // mode, resume, max_message, route, copies and restore_lost.
   // Errors: those of Pool::open(); not_found (a pool is missing); invalid_argument (the options
   // differ; the directory has another partition or other types; its pools do not belong together;
-  // MPI is not running); corruption (also: the pools have no state in common, because one is an
-  // older copy); io (MPI failed).
+  // MPI is not running; `route` without MPI_THREAD_MULTIPLE); corruption (also: the pools have no
+  // state in common, because one is an older copy); io (MPI failed).
   static Expected<DistributedVersionedStore> open(MPI_Comm comm, std::string_view directory,
                                                   const Options& options = {}) {
     auto core = detail::open_core(comm, directory, options, {std::same_as<K, std::string_view>});
@@ -160,36 +173,19 @@ class DistributedVersionedStore {
     return detail::owner_of(*core_, perdure::detail::to_key(key));
   }
 
-  // Writes, and get_own(), take a key that this rank owns and fail with invalid_argument on others.
-  // They are those of VersionedMap, as durable when they return, and communicate nothing.
+  // Writes, get_open() and get_own() take a key that this rank owns, communicate nothing, and fail
+  // with invalid_argument on others. With Options::route all but get_own() take any key: for that
+  // of another rank they ask its owner, and wait. They are those of VersionedMap, as durable when
+  // they return.
   // Errors: also io if the store must be reopened (FAILURE).
-  Found put(const K& key, const V& value) {
-    return own(key, [&](UntypedMap& data, const UntypedKey& k) {
-      return data.put(k, perdure::detail::to_value(value));
-    });
-  }
-  Found insert(const K& key, const V& value) {
-    return own(key, [&](UntypedMap& data, const UntypedKey& k) {
-      return data.insert(k, perdure::detail::to_value(value));
-    });
-  }
-  Found update(const K& key, const V& value) {
-    return own(key, [&](UntypedMap& data, const UntypedKey& k) {
-      return data.update(k, perdure::detail::to_value(value));
-    });
-  }
-  Found erase(const K& key) {
-    return own(key, [&](UntypedMap& data, const UntypedKey& k) { return data.erase(k); });
-  }
+  Found put(const K& key, const V& value) { return write(MutationKind::put, key, value); }
+  Found insert(const K& key, const V& value) { return write(MutationKind::insert, key, value); }
+  Found update(const K& key, const V& value) { return write(MutationKind::update, key, value); }
+  Found erase(const K& key) { return write(MutationKind::erase, key, {}); }
   // Returns a copy of the value that the key has in the open version, or nothing if it is absent.
-  Expected<std::optional<Owned>> get_own(const K& key) {
-    std::optional<Owned> out;
-    auto found = own(key, [&](UntypedMap& data, const UntypedKey& k) {
-      return data.read(k, [&](const UntypedValue& value) { assign(out, value); });
-    });
-    if (!found.ok()) return fail(std::move(found).status());
-    return out;
-  }
+  Expected<std::optional<Owned>> get_open(const K& key) { return get_by(detail::read_one, key); }
+  // The same of a key that this rank owns. Never sends a message.
+  Expected<std::optional<Owned>> get_own(const K& key) { return get_by(detail::read_own, key); }
 
   // Collective. Does the mutations of all ranks, of any keys. Each rank passes its own, or none.
   // The owners apply them: by rank, and those of one rank in their order. So of two ranks that put
@@ -325,12 +321,17 @@ class DistributedVersionedStore {
  private:
   explicit DistributedVersionedStore(detail::CorePointer core) noexcept : core_(std::move(core)) {}
 
-  template <class F>
-  Found own(const K& key, F&& call) {
-    const UntypedKey k = perdure::detail::to_key(key);
-    auto data = detail::own_data(*core_, k);
-    if (!data) return std::move(data.error());
-    return call(**data, k);
+  Found write(MutationKind kind, const K& key, const V& value) {
+    return detail::write_one(
+        *core_, {kind, perdure::detail::to_key(key), perdure::detail::to_value(value)});
+  }
+  template <class Read>
+  Expected<std::optional<Owned>> get_by(Read read, const K& key) {
+    std::optional<Owned> out;
+    auto found = read(*core_, perdure::detail::to_key(key),
+                      [&](const UntypedValue& value) { assign(out, value); });
+    if (!found.ok()) return fail(std::move(found).status());
+    return out;
   }
   static Expected<void> expected(Status status) {
     if (!status.ok()) return fail(std::move(status));

@@ -48,6 +48,9 @@ struct Options {
   // The most bytes in one message; longer ones are sent in pieces. 64 bytes to 1 GiB; equal on all
   // ranks.
   std::uint64_t max_message = 1_GiB;
+  // Writes of one key and get_open() take keys of any rank, not only of their own: a thread of the
+  // owner answers. Needs MPI_Init_thread with MPI_THREAD_MULTIPLE. Equal on all ranks.
+  bool route = false;
   // Options of each pool. `mode` applies to the store: `existing` fails with not_found if no
   // rank has a store, create_new fails with exists if one has; read_only fails with
   // invalid_argument.
@@ -108,9 +111,10 @@ int rank_of(const Core& core) noexcept;
 int ranks_of(const Core& core) noexcept;
 std::uint64_t pools_of(const Core& core) noexcept;
 int owner_of(const Core& core, const UntypedKey& key) noexcept;
-// The map of the pool that has the key, for a write or read of this rank alone. An error if the
-// store is not usable, or the rank does not own the key.
-Expected<UntypedMap*> own_data(Core& core, const UntypedKey& key) noexcept;
+// Calls of one rank. read_own() never sends a message.
+Found write_one(Core& core, const UntypedMutation& mutation);
+Found read_one(Core& core, const UntypedKey& key, FunctionRef<void(const UntypedValue&)> visit);
+Found read_own(Core& core, const UntypedKey& key, FunctionRef<void(const UntypedValue&)> visit);
 VersionRange versions_of(const Core& core) noexcept;
 Expected<Version> tag(Core& core);
 // The i-th mutation of this rank.

@@ -173,12 +173,12 @@ Status Comm::gather(const void* mine, void* all, std::span<const std::uint64_t> 
   return {};
 }
 
-Status Comm::send(const void* bytes, std::uint64_t count, int to) noexcept {
+Status Comm::send(const void* bytes, std::uint64_t count, int to, int tag) noexcept {
   if (Status s = usable(); !s.ok()) return s;
   const auto* from = static_cast<const char*>(bytes);
   for (std::uint64_t done = 0; done < count;) {
     const std::uint64_t piece = std::min(count - done, max_message_);
-    Status s = checked(MPI_Send(from + done, static_cast<int>(piece), MPI_BYTE, to, kTag, comm_),
+    Status s = checked(MPI_Send(from + done, static_cast<int>(piece), MPI_BYTE, to, tag, comm_),
                        "MPI_Send");
     if (!s.ok()) return s;
     done += piece;
@@ -199,11 +199,31 @@ Status Comm::receive(void* bytes, std::uint64_t count, int from) noexcept {
   return {};
 }
 
-Status Comm::await(void* bytes, int count, int from) noexcept {
+Status Comm::await(void* bytes, int count, int from, int tag) noexcept {
   if (Status s = usable(); !s.ok()) return s;
   MPI_Request request = MPI_REQUEST_NULL;
-  Status s = checked(MPI_Irecv(bytes, count, MPI_BYTE, from, kTag, comm_, &request), "MPI_Irecv");
+  Status s = checked(MPI_Irecv(bytes, count, MPI_BYTE, from, tag, comm_, &request), "MPI_Irecv");
   return s.ok() ? wait(request, true) : std::move(s);
+}
+
+Expected<int> Comm::poll(void* bytes, int count, int tag) noexcept {
+  if (Status s = usable(); !s.ok()) return fail(std::move(s));
+  int there = 0;
+  MPI_Message message = MPI_MESSAGE_NULL;
+  MPI_Status status{};
+  Status s =
+      checked(MPI_Improbe(MPI_ANY_SOURCE, tag, comm_, &there, &message, &status), "MPI_Improbe");
+  if (s.ok() && there == 0) return -1;
+  if (s.ok()) {
+    s = checked(MPI_Mrecv(bytes, count, MPI_BYTE, &message, MPI_STATUS_IGNORE), "MPI_Mrecv");
+  }
+  if (!s.ok()) return fail(std::move(s));
+  return status.MPI_SOURCE;
+}
+
+bool Comm::threads_may_call() noexcept {
+  int level = MPI_THREAD_SINGLE;
+  return MPI_Query_thread(&level) == MPI_SUCCESS && level == MPI_THREAD_MULTIPLE;
 }
 
 // Waits by polling. A short wait ends without a sleep.

@@ -3,7 +3,8 @@
 //
 // It is a duplicate of the user's communicator and returns errors. After the first error it is
 // lost(): the ranks may disagree on what has happened, so it sends nothing any more.
-// Thread safety: one thread at a time, except lost().
+// Thread safety: one thread at a time, except lost(). If MPI has MPI_THREAD_MULTIPLE, any number
+// may send(), await() and poll().
 #pragma once
 
 #include <cstdint>
@@ -53,10 +54,17 @@ class Comm {
     }
     return {};
   }
-  Status send(const void* bytes, std::uint64_t count, int to) noexcept;
+  // Messages of one sender and one tag arrive in their order.
+  Status send(const void* bytes, std::uint64_t count, int to, int tag = 0) noexcept;
   Status receive(void* bytes, std::uint64_t count, int from) noexcept;
-  // As receive(), of at most 64 bytes, by a rank that may wait for long: it sleeps between polls.
-  Status await(void* bytes, int count, int from) noexcept;
+  // Receives one message, of at most `count` bytes. Where threads may share MPI it is faster than
+  // receive(), whose threads wake each other. The wait may be long: it sleeps between polls.
+  Status await(void* bytes, int count, int from, int tag = 0) noexcept;
+  // Receives one message, of at most `count` bytes, if one with this tag is there. Returns the rank
+  // that sent it; -1 if there is none.
+  Expected<int> poll(void* bytes, int count, int tag) noexcept;
+  // Whether any number of threads may call MPI at once. MPI must be running.
+  static bool threads_may_call() noexcept;
 
   // Returns ok if all ranks pass ok. Otherwise all ranks return the status of the lowest rank that
   // does not.

@@ -48,7 +48,7 @@ Status Core::usable() const noexcept {
   if (closed_) {
     return Status::format(StatusCode::invalid_argument, "the store is closed; open it again");
   }
-  if (!broken_ && !comm_.lost()) [[likely]]
+  if (!broken_ && !comm_.lost() && !router_.lost()) [[likely]]
     return {};
   return Status::format(StatusCode::io,
                         "an earlier collective failed on some ranks; open the store again on all");
@@ -160,6 +160,7 @@ Status Core::trim(Version version) noexcept {
 
 Status Core::close() noexcept {
   if (closed_) return {};
+  router_.stop();  // until then other ranks may ask this one
   closed_ = true;
   Status mine;
   for (Served& served : served_) {
@@ -195,14 +196,22 @@ Expected<UntypedMap*> own_data(Core& core, const UntypedKey& key) noexcept {
   const int owner = core.server(pool);
   if (owner == core.comm().rank()) [[likely]]
     return &core.own_pools()[core.place(pool)].data();
-  return fail(Status::format(StatusCode::invalid_argument,
-                             "rank %d owns the key, this is rank %d; write it there", owner,
-                             core.comm().rank()));
+  return fail(
+      Status::format(StatusCode::invalid_argument,
+                     "rank %d owns the key, this is rank %d; call it there, or open the store "
+                     "with Options::route",
+                     owner, core.comm().rank()));
 }
 VersionRange versions_of(const Core& core) noexcept { return core.versions(); }
-Expected<Version> tag(Core& core) { return core.tag(); }
+Expected<Version> tag(Core& core) {
+  if (Status s = core.router().meet(); !s.ok()) return fail(std::move(s));
+  return core.tag();
+}
 Status roll_back(Core& core, Version version) { return core.roll_back(version); }
-Status trim(Core& core, Version version) { return core.trim(version); }
+Status trim(Core& core, Version version) {
+  Status met = core.router().meet();
+  return met.ok() ? core.trim(version) : std::move(met);
+}
 Status close(Core& core) { return core.close(); }
 
 }  // namespace perdure::mpi::detail

@@ -35,6 +35,7 @@
 #include <span>
 
 #include "mpi/local_pool.h"
+#include "mpi/router.h"
 #include "platform/real_platform.h"
 
 namespace perdure::mpi::detail {
@@ -46,6 +47,7 @@ class Core {
 
   Comm& comm() noexcept { return comm_; }
   const Comm& comm() const noexcept { return comm_; }
+  Router& router() noexcept { return router_; }
   bool has_bytes() const noexcept { return kinds_.bytes; }
   bool by_range() const noexcept { return partition_ == Partition::range; }
   // The threads of a merge that joins the parts of `joined` ranks. The other ranks among them are
@@ -185,6 +187,11 @@ class Core {
   // next open may carry out a rollback, which would remove them.
   RealPlatform::Atomic<bool> broken_{false};
   RealPlatform::Atomic<bool> closed_{false};
+  Router router_;  // the last member: it stops before the others end
 };
+
+// The map of the pool that has the key. An error if the store is not usable, or this rank does not
+// own the key. Any number of threads.
+Expected<UntypedMap*> own_data(Core& core, const UntypedKey& key) noexcept;
 
 }  // namespace perdure::mpi::detail

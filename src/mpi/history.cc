@@ -98,6 +98,7 @@ class Historian {
 }  // namespace
 
 Status history(Core& core, int root, const UntypedKey& key, VisitUntypedVersion visit) {
+  if (Status s = core.router().meet(); !s.ok()) return s;
   return Historian(core).run(root, key, visit);
 }
 

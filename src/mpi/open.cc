@@ -60,7 +60,8 @@ Status Core::open(MPI_Comm comm, std::string_view directory, const Options& opti
   if (Status s = finish_rollback(); !s.ok()) return s;
   if (Status s = agree_on_versions(options); !s.ok()) return s;
   if (Status s = fill_missing(directory, options); !s.ok()) return s;
-  return finish_open(options);
+  if (Status s = finish_open(options); !s.ok()) return s;
+  return options.route ? router_.start(*this, comm, message) : Status();
 }
 
 Status Core::same_arguments(const Options& options) noexcept {
@@ -70,7 +71,8 @@ Status Core::same_arguments(const Options& options) noexcept {
                          static_cast<std::uint64_t>(options.resume),
                          options.max_message,
                          options.copies ? 1 + std::uint64_t{*options.copies} : 0,
-                         options.restore_lost};
+                         options.restore_lost,
+                         options.route ? 1U + Comm::threads_may_call() : 0U};
   std::uint64_t high[std::size(low)];
   std::copy(std::begin(low), std::end(low), high);
   // Each fits one message, because the ranks may have passed different limits.
@@ -81,7 +83,13 @@ Status Core::same_arguments(const Options& options) noexcept {
     return Status::format(
         StatusCode::invalid_argument,
         "the ranks open the store with different options; pass the same types, partition, mode, "
-        "resume, max_message, copies and restore_lost on all");
+        "resume, max_message, route, copies and restore_lost, and the same level of threads to "
+        "MPI_Init_thread, on all");
+  }
+  if (options.route && !Comm::threads_may_call()) {
+    return Status::format(StatusCode::invalid_argument,
+                          "Options::route needs MPI_THREAD_MULTIPLE: call MPI_Init_thread(&argc, "
+                          "&argv, MPI_THREAD_MULTIPLE, &provided) in place of MPI_Init");
   }
   if (options.pool.mode == OpenMode::read_only) {
     return Status::format(StatusCode::invalid_argument,

@@ -25,17 +25,21 @@ def scratch():
 
 
 class KillTest(unittest.TestCase):
-    copies = False  # the store has copies of its pools
+    copies = False    # the store has copies of its pools
+    restores = False  # opens take them for lost pools
 
     def start(self, ranks, *arguments, late=None):
         environment = {} if late is None else {"PERDURE_MPI_LATE": str(late)}
         if self.copies:
             environment["PERDURE_MPI_COPIES"] = "1"
+        if self.restores:
+            environment["PERDURE_MPI_LOST"] = "1"
         return start(WORKER, ranks, *arguments, **environment)
 
     def kill_and_check(self, ranks, rank, kind, number, fatal_open=0, late=None,
                        programs=("run", "check"), opened_by=0, lost=None):
         run, check = programs
+        self.restores = False
         with self.subTest(run=run, ranks=ranks, rank=rank, kind=kind, number=number, late=late), \
                 tempfile.TemporaryDirectory(dir=scratch()) as folder:
             killed = self.start(ranks, run, folder, rank, kind, number, late=late)
@@ -48,8 +52,7 @@ class KillTest(unittest.TestCase):
                 opened = self.start(opened_by, "open", folder, 0, "call", 0)
                 self.assertIn("opened", opened.stdout, opened.stderr)
             if lost is not None:
-                for file in glob.glob(f"{folder}/store/rank-{lost:05}.perdure*"):
-                    os.remove(file)
+                self.lose(folder, lost)
             if fatal_open and not opened_by:
                 self.start(ranks, check, folder, (rank + 1) % ranks, "call", fatal_open)
             checked = self.start(ranks, check, folder, 0, "call", 0)
@@ -90,6 +93,16 @@ class KillTest(unittest.TestCase):
             self.kill_and_check(3, i % 3, "call", call, programs=programs)
         self.kill_and_check(3, 1, "action", 7, programs=programs)
 
+    def test_one_of_three_is_killed_while_others_write_its_keys(self):
+        programs = ("route", "check-route")
+        last = self.calls(3, programs)
+        parts = 40 if LONG else 6
+        for i in range(1, parts):
+            # Ranks do not make the same number of calls.
+            self.kill_and_check(3, i % 3, "call", last * 4 * i // (5 * parts), programs=programs)
+        for action in (2, 61, 299):
+            self.kill_and_check(3, action % 3, "action", action, programs=programs)
+
     def test_another_number_of_ranks_opens_it_after_a_kill(self):
         last = self.calls(4)
         steps = range(1, last + 1) if LONG else [7, 11, *range(last // 3, last, last // 3)]
@@ -105,6 +118,32 @@ class KillTest(unittest.TestCase):
         steps = range(1, last + 1) if LONG else range(17, last + 1, last // 4)
         for i, call in enumerate(steps):
             self.kill_and_check(3, i % 3, "call", call, fatal_open=(0, 12 + i % 20)[i % 2])
+
+    def lose(self, folder, pool):
+        for file in glob.glob(f"{folder}/store/rank-{pool:05}.perdure*"):
+            os.remove(file)
+        self.restores = True
+
+    def last_of(self, ranks, folder, call=0):
+        """The last version that a run has found that has tagged thrice; None if it was refused."""
+        done = self.start(ranks, "tag", folder, ranks - 1, "call", call)
+        found = re.search(r"last (\d+)", done.stdout)
+        return int(found[1]) if found else None
+
+    def test_a_rank_is_killed_while_a_store_begins_to_keep_copies(self):
+        # The next run has no such option. Then a pool is lost: it comes back with all versions, or
+        # the open refuses, but no version is taken back.
+        for call in range(1, 60) if LONG else range(34, 47, 3):
+            with self.subTest(call=call), tempfile.TemporaryDirectory(dir=scratch()) as folder:
+                self.copies = self.restores = False
+                self.assertEqual(self.last_of(2, folder), 0)
+                self.copies = True
+                self.last_of(2, folder, call)
+                self.copies = False
+                last = self.last_of(2, folder)
+                self.assertGreaterEqual(last, 3)
+                self.lose(folder, call % 2)
+                self.assertIn(self.last_of(2, folder), (None, last + 3))
 
     def test_a_pool_is_lost_with_one_of_three(self):
         self.copies = True

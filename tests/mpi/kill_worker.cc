@@ -6,13 +6,16 @@
 //   mpi_kill_worker check DIRECTORY RANK call N         opens, verifies everything; dies likewise
 //   mpi_kill_worker check-lost DIRECTORY RANK call N    as check, after a pool was removed: of
 //                                                       the closed versions
+//   mpi_kill_worker tag DIRECTORY RANK call N           opens, prints the last version, and tags
 //   mpi_kill_worker open DIRECTORY RANK call N          only opens and closes, with any number of
 //                                                       ranks; dies likewise
 //   mpi_kill_worker write, mpi_kill_worker check-write  the same with writes of all ranks
 //                                                       (write_many) as the only actions
+//   mpi_kill_worker route, mpi_kill_worker check-route  the same with writes of keys of any rank
+//                                                       (Options::route)
 //
 // PERDURE_MPI_LATE names a rank that is late in every collective of a run. With PERDURE_MPI_COPIES
-// the store has copies of its pools.
+// the store has copies of its pools. With PERDURE_MPI_LOST the open takes them for lost pools.
 //
 // A rank performs actions: writes of its own keys, and collectives, which have the same numbers on
 // all ranks. A rank's number determines its actions, and therefore every rank knows the others'
@@ -22,6 +25,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
@@ -29,7 +33,8 @@
 
 namespace {
 
-std::uint64_t calls = 0, fatal_call = 0;
+std::atomic<std::uint64_t> calls{0};  // also of a service thread
+std::uint64_t fatal_call = 0;
 bool late = false;  // leaves every all-reduce long after the others
 
 void count_call() {
@@ -157,7 +162,12 @@ Model after(const std::vector<Action>& actions, std::uint64_t count) {
   return model;
 }
 
-Options options() { return {.copies = std::getenv("PERDURE_MPI_COPIES") != nullptr}; }
+Options options() {
+  Options options;
+  if (std::getenv("PERDURE_MPI_COPIES") != nullptr) options.copies = true;
+  options.restore_lost = std::getenv("PERDURE_MPI_LOST") != nullptr;
+  return options;
+}
 
 volatile std::uint64_t* acked(const std::string& directory) {
   const std::string path = directory + "/acked-" + std::to_string(world_rank());
@@ -269,9 +279,7 @@ std::uint64_t collectives_of(IntegerStore& store, const std::vector<Action>& act
 // A disk was lost with the rank.
 void check_lost(const std::string& directory) {
   const std::uint64_t done = *acked(directory);
-  Options restoring = options();
-  restoring.restore_lost = true;
-  auto opened = IntegerStore::open(MPI_COMM_WORLD, directory + "/store", restoring);
+  auto opened = IntegerStore::open(MPI_COMM_WORLD, directory + "/store", options());
   if (!opened) {
     // The run was killed before the open had returned.
     if (reduce(done, MPI_MAX) != 0) wrong(std::string(opened.error().message()));
@@ -335,6 +343,21 @@ void only_open(const std::string& directory) {
   if (store.rank() == 0) std::printf("opened\n");
 }
 
+// Prints the last version that it has found, and closes three more.
+void tag_some(const std::string& directory) {
+  auto store = IntegerStore::open(MPI_COMM_WORLD, directory + "/store", options());
+  if (!store) {
+    if (world_rank() == 0) std::printf("refused %s\n", status_code_name(store.error().code()));
+    return;
+  }
+  if (store->rank() == 0) {
+    std::printf("last %llu\n", static_cast<unsigned long long>(store->versions().last));
+  }
+  for (int i = 0; i < 3; ++i) must(store->tag());
+  must(store->close());
+  if (store->rank() == 0) std::printf("calls %llu\n", static_cast<unsigned long long>(calls));
+}
+
 // --- writes of all ranks ---
 
 constexpr std::uint64_t kBatches = 12, kPerBatch = 20;
@@ -393,28 +416,78 @@ void check_write(const std::string& directory) {
   if (store.rank() == 0) std::printf("whole\n");
 }
 
+// --- routed writes ---
+
+constexpr std::uint64_t kRouted = 300;
+std::uint64_t routed_key(int rank, std::uint64_t i) {
+  return Integers::key(1000 + static_cast<std::uint64_t>(rank) * kRouted + i);
+}
+
+void route(const std::string& directory, std::uint64_t fatal_action) {
+  volatile std::uint64_t* done = acked(directory);
+  auto store = must(IntegerStore::open(MPI_COMM_WORLD, directory + "/store", {.route = true}));
+  for (std::uint64_t i = 1; i < kRouted; ++i) {
+    if (i == fatal_action) kill(getpid(), SIGKILL);
+    must(store.put(routed_key(store.rank(), i), i));
+    *done = i;
+    if (i % 60 == 0) must(store.tag());
+  }
+  if (store.rank() == 0) std::printf("calls %llu\n", static_cast<unsigned long long>(calls));
+}
+
+// Every write that returned is there, whichever rank was killed; of the others one for each rank
+// may be.
+void check_route(const std::string& directory) {
+  const std::uint64_t mine = *acked(directory);
+  std::vector<std::uint64_t> done(static_cast<std::size_t>(world_size()));
+  PMPI_Allgather(&mine, 1, MPI_UINT64_T, done.data(), 1, MPI_UINT64_T, MPI_COMM_WORLD);
+  auto store = must(IntegerStore::open(MPI_COMM_WORLD, directory + "/store"));
+  for (int rank = 0; rank < store.ranks(); ++rank) {
+    const std::uint64_t acknowledged = done[static_cast<std::size_t>(rank)];
+    for (std::uint64_t i = 1; i < kRouted; ++i) {
+      const std::uint64_t key = routed_key(rank, i);
+      if (store.owner(key) != store.rank()) continue;
+      const auto value = must(store.get_own(key));
+      if (value ? *value != i || i > acknowledged + 1 : i <= acknowledged) {
+        wrong("write " + std::to_string(i) + " of rank " + std::to_string(rank) + ", with " +
+              std::to_string(acknowledged) + " acknowledged");
+      }
+    }
+  }
+  must(store.tag());
+  must(store.close());
+  if (store.rank() == 0) std::printf("whole\n");
+}
+
 }  // namespace
 }  // namespace perdure::mpi::test
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
   if (argc != 6) return 2;
+  const std::string_view what = argv[1];
+  int level = what == "route" ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
+  MPI_Init_thread(&argc, &argv, level, &level);
   using perdure::mpi::test::world_rank;
   const std::uint64_t n = std::strtoull(argv[5], nullptr, 10);
   const bool dies = world_rank() == std::atoi(argv[3]);
   const bool by_call = std::strcmp(argv[4], "call") == 0;
   if (dies && by_call) fatal_call = n;
-  const std::string_view what = argv[1];
   if (what == "write") {
     perdure::mpi::test::write(argv[2], dies && !by_call ? n : 0);
   } else if (what == "check-write") {
     perdure::mpi::test::check_write(argv[2]);
+  } else if (what == "route") {
+    perdure::mpi::test::route(argv[2], dies && !by_call ? n : 0);
+  } else if (what == "check-route") {
+    perdure::mpi::test::check_route(argv[2]);
   } else if (what == "run") {
     const char* who = std::getenv("PERDURE_MPI_LATE");
     late = who != nullptr && world_rank() == std::atoi(who);
     perdure::mpi::test::run(argv[2], dies && !by_call ? n : 0);
   } else if (what == "check-lost") {
     perdure::mpi::test::check_lost(argv[2]);
+  } else if (what == "tag") {
+    perdure::mpi::test::tag_some(argv[2]);
   } else if (what == "open") {
     perdure::mpi::test::only_open(argv[2]);
   } else {

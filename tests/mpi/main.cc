@@ -18,8 +18,12 @@ class AbortOnFailure : public testing::EmptyTestEventListener {
 };
 }  // namespace
 
+// What the program asks MPI for. A test may have its own, with more than most programs ask for.
+[[gnu::weak]] int level_of_threads() { return MPI_THREAD_SINGLE; }
+
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, level_of_threads(), &provided);
   testing::InitGoogleTest(&argc, argv);
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -309,6 +309,14 @@ TEST_F(Refused, DifferentOptions) {
   expect_whole(path_);
 }
 
+// This program has no MPI_THREAD_MULTIPLE.
+TEST_F(Refused, RoutedCallsWithoutThreadsInMpi) {
+  const auto store = IntegerStore::open(MPI_COMM_WORLD, path_, {.route = true});
+  expect_refused(store, StatusCode::invalid_argument);
+  EXPECT_NE(store.error().message().find("MPI_Init_thread"), std::string_view::npos);
+  expect_whole(path_);
+}
+
 TEST_F(Refused, AMissingDirectoryThatIsNotToBeMade) {
   expect_refused(IntegerStore::open(MPI_COMM_WORLD, directory_.store("absent"),
                                     {.pool = {.mode = OpenMode::existing}}),
