@@ -115,7 +115,7 @@ class KillTest(unittest.TestCase):
     def test_one_of_three_is_killed_with_copies(self):
         self.copies = True
         last = self.calls(3)
-        steps = range(1, last + 1) if LONG else range(17, last + 1, last // 4)
+        steps = range(1, last + 1) if LONG else range(17, last + 1, last // 3)
         for i, call in enumerate(steps):
             self.kill_and_check(3, i % 3, "call", call, fatal_open=(0, 12 + i % 20)[i % 2])
 
@@ -133,7 +133,7 @@ class KillTest(unittest.TestCase):
     def test_a_rank_is_killed_while_a_store_begins_to_keep_copies(self):
         # The next run has no such option. Then a pool is lost: it comes back with all versions, or
         # the open refuses, but no version is taken back.
-        for call in range(1, 60) if LONG else range(34, 47, 3):
+        for call in range(1, 60) if LONG else (34, 40, 43):
             with self.subTest(call=call), tempfile.TemporaryDirectory(dir=scratch()) as folder:
                 self.copies = self.restores = False
                 self.assertEqual(self.last_of(2, folder), 0)
@@ -148,7 +148,7 @@ class KillTest(unittest.TestCase):
     def test_a_pool_is_lost_with_one_of_three(self):
         self.copies = True
         last = self.calls(3)
-        steps = range(1, last + 1) if LONG else range(9, last + 1, last // 5)
+        steps = range(1, last + 1) if LONG else range(9, last + 1, last // 4)
         for i, call in enumerate(steps):
             # Some are killed again while they make it from its copy.
             self.kill_and_check(3, i % 3, "call", call, fatal_open=(0, 12 + i % 25)[i % 2],

@@ -1,4 +1,4 @@
-// test: injects, ranks 1 2 3 7
+// test: injects, ranks 1 2 3
 // Calls of one key from any rank (Options::route). A caller is one thread of one rank. It has keys
 // of its own, which any rank may own, so a map says what each of its calls finds. Every rank knows
 // the maps of all callers.
