@@ -216,7 +216,7 @@ Status Router::start(Core& core, MPI_Comm comm, std::uint64_t max_message) noexc
   if (mine.ok() && !first_.reserve(piece_)) mine = StatusCode::out_of_memory;
   core_ = &core;
   // No other rank asks a rank without pools, and there may be no other rank.
-  const bool serves = core.own_pools().size() != 0 && core.comm().size() > 1;
+  const bool serves = !core.own_pools().empty() && core.comm().size() > 1;
   if (mine.ok() && serves && !thread_.start(service_)) {
     mine =
         Status::format(StatusCode::out_of_memory, "the system refuses a thread for routed calls");
