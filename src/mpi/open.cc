@@ -235,15 +235,20 @@ Status Core::fits(std::string_view directory, const Options& options) noexcept {
   if (exists) {
     if (Status s = keep_pools(whole_.pools); !s.ok()) return s;
   }
-  for (Status& met : of(Role::pool).met) {
-    if (!met.ok()) return std::move(met);
-  }
-  const auto of_copy = [](const Status& met) {
-    return Status::format(met.code(), "%.*s; or remove this copy: it is made again from its pool",
-                          static_cast<int>(met.message().size()), met.message().data());
+  const auto or_else = [](const Status& met, const char* what) {
+    return Status::format(met.code(), "%.*s; or %s", static_cast<int>(met.message().size()),
+                          met.message().data(), what);
   };
+  constexpr const char* kLost =
+      "remove it, if it is lost, and let Options::restore_lost take its copy";
+  constexpr const char* kCopy = "remove this copy: it is made again from its pool";
+  for (Status& met : of(Role::pool).met) {
+    if (met.ok()) continue;
+    const bool is_damaged = met != StatusCode::invalid_argument;  // rather than of other options
+    return whole_.copies && is_damaged ? or_else(met, kLost) : std::move(met);
+  }
   for (const Status& met : of(Role::copy).met) {
-    if (!met.ok()) return of_copy(met);
+    if (!met.ok()) return or_else(met, kCopy);
   }
   const auto size = static_cast<int>(directory.size());
   if (!exists) {
@@ -277,7 +282,7 @@ Status Core::fits(std::string_view directory, const Options& options) noexcept {
   }
   for (LocalPool& copy : of(Role::copy).pools) {
     if (!copy.is_complete()) continue;
-    if (Status s = belongs_to(whole_, copy); !s.ok()) return of_copy(s);
+    if (Status s = belongs_to(whole_, copy); !s.ok()) return or_else(s, kCopy);
     copy.set_part(true);
   }
   return {};

@@ -333,6 +333,20 @@ TEST(OlderFile, IsNoCopyOfALostPool) {
   store.check();
 }
 
+// Its message says what to do, and that works.
+TEST(LostPool, CannotBeRead) {
+  if (world_size() == 1) return;  // no other pool says that there are copies
+  Copied<Integers> store(26);
+  store.close();
+  alone([&] { fs::resize_file(store.pool(0), 100); });
+  const Status refused = store.refused();
+  EXPECT_FALSE(refused.ok());
+  EXPECT_NE(refused.message().find("restore_lost"), std::string_view::npos) << refused.message();
+  alone([&] { remove(store.pool(0)); });
+  store.restore();
+  store.check();
+}
+
 // A pool and its copy are away, and the others have recorded a rollback: the open that refuses must
 // not carry it out.
 TEST(LostPool, WithItsCopy) {
