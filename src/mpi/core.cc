@@ -94,7 +94,7 @@ Expected<Version> Core::tag() noexcept {
     return pool.role() == Role::pool ? pool.close_version(version) : Status();
   });
   Status agreed =
-      keeps_copies_ ? send_version(version, 2, std::move(closed)) : agree(std::move(closed));
+      keeps_copies_ ? send_version(version, kInStep, std::move(closed)) : agree(std::move(closed));
   if (agreed.ok()) {
     range_.last = version;
     return version;
@@ -105,12 +105,12 @@ Expected<Version> Core::tag() noexcept {
   return fail(std::move(agreed));
 }
 
-// What the pools have closed goes to their copies, those of which there_ says no more.
+// What the pools have closed goes to their copies; if `most_there` is kBehind, only to those.
 Status Core::send_version(Version version, std::uint64_t most_there, Status mine) noexcept {
   Carrier carrier(*this, {.first = version, .last = version}, false);
   for (LocalPool& pool : own_pools()) {
     const std::uint64_t there = there_[index_of(Role::copy, pool.number())];
-    if (!pool.takes_part() || there == 0 || there > most_there) continue;
+    if (!pool.takes_part() || there == kAway || there > most_there) continue;
     if (mine.ok() && !carrier.add(pool, Role::copy)) mine = StatusCode::out_of_memory;
   }
   return carrier.run(std::move(mine));

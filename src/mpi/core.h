@@ -124,7 +124,7 @@ class Core {
     return pool + (role == Role::copy ? pools() : 0);
   }
   bool is_there(Role role, std::uint64_t pool) const noexcept {
-    return there_[index_of(role, pool)] != 0;
+    return there_[index_of(role, pool)] != kAway;
   }
   // Whether its versions count. Otherwise it is a copy that follows its pool.
   bool decides(const LocalPool& pool) const noexcept {
@@ -170,8 +170,9 @@ class Core {
   Comm comm_;
   Served served_[2];  // by role
   Manifest whole_;    // of the store; `number` means nothing
-  // By index_of(): 0: it does not take part; 1: it lacks the last version; 2: it has it. Equal on
-  // all ranks.
+  // By index_of(), whether a file takes part: not at all, without the last version, with it. Equal
+  // on all ranks.
+  static constexpr std::uint64_t kAway = 0, kBehind = 1, kInStep = 2;
   Array<std::uint64_t> there_;
   bool keeps_copies_ = false;
   VersionRange range_ = {.first = 1, .last = 0};  // of all pools; equal on all ranks

@@ -373,10 +373,10 @@ Status Core::look_who_is_there() noexcept {
   there_.clear();
   Status room = there_.reserve(2 * pools()) ? Status() : StatusCode::out_of_memory;
   if (Status s = comm_.agree(std::move(room)); !s.ok()) return s;
-  while (there_.size() < 2 * pools()) (void)there_.push_back(0);
+  while (there_.size() < 2 * pools()) (void)there_.push_back(kAway);
   (void)each([&](const LocalPool& pool) {
     const bool has_last = pool.versions().last >= range_.last;
-    there_[index_of(pool.role(), pool.number())] = has_last ? 2 : 1;
+    there_[index_of(pool.role(), pool.number())] = has_last ? kInStep : kBehind;
     return Status();
   });
   return comm_.reduce(there_.begin(), there_.size(), MPI_MAX);
@@ -516,8 +516,8 @@ Status Core::fill_missing(std::string_view directory, const Options& options) no
 
 // A copy that lacks the last version, because the run was killed while it was sent, gets it.
 Status Core::catch_up() noexcept {
-  const bool behind = std::find(there_.begin(), there_.end(), 1U) != there_.end();
-  return behind ? send_version(range_.last, 1, {}) : Status();
+  const bool behind = std::find(there_.begin(), there_.end(), kBehind) != there_.end();
+  return behind ? send_version(range_.last, kBehind, {}) : Status();
 }
 
 // Makes the files that do not take part, and `copies` of pools only if they are wanted.
