@@ -54,6 +54,22 @@ TEST(PhastBytesCrash, P1h_EqualHeadsSplit) {
   explore_exactly(ops, {"phast.split.leaf", "phast.split.link", "phast.record.write"});
 }
 
+// Splits that move nothing, or have a separator that is the key of no entry.
+TEST(PhastBytesCrash, P4_SplitsOfAscendingKeys) {
+  for (const std::string text : {"", "customer:"}) {
+    for (const std::string more : {"/0", ""}) {  // the separator: "b", or "a" and 0xFF
+      std::vector<Op> ops;
+      for (const char* key : {"a/10", "a/20"}) ops.push_back(put(text + key, key));
+      ops.push_back(put(text + "b" + more, "b0"));
+      ops.push_back(put(text + "b/1", "b1"));
+      for (int i = 30; i < 85; i += 5) ops.push_back(put(text + "a/" + std::to_string(i), "v"));
+      ops.push_back(erase(text + "b" + more));
+      for (const char* key : {"b", "a\xFF", "a/99", "b/0"}) ops.push_back(put(text + key, "w"));
+      explore_exactly(ops, {"phast.split.leaf", "phast.split.link", "phast.split.zero"});
+    }
+  }
+}
+
 // 1h (ii), 2b: the record is durable before its offset replaces the only pointer to the old one.
 TEST(PhastBytesCrash, P1h_RecordsAreDurableBeforeTheyAreNamed) {
   std::vector<Op> ops;

@@ -50,6 +50,19 @@ TEST(PhastCrash, P4_HalfSplitRecovery) {
                   {"phast.split.leaf", "phast.split.link"});
 }
 
+// The same for splits that move nothing, or leave a bound that is no key: keys ascend at the end,
+// and below the keys of another stream, which have a leaf of their own then.
+TEST(PhastCrash, P4_SplitsOfAscendingKeys) {
+  std::vector<Op> ops;
+  for (const std::uint64_t key : {10, 20, 100, 110}) ops.push_back(insert(key, key));
+  for (std::uint64_t key = 30; key < 100; key += 5) ops.push_back(insert(key, key));
+  ops.push_back(insert(99, 1));  // the bound
+  ops.push_back(erase(100));
+  ops.push_back(insert(98, 2));
+  ops.push_back(insert(100, 3));
+  explore_exactly(ops, {"phast.split.leaf", "phast.split.link"});
+}
+
 // 1f: the range of an emptied leaf goes to its right neighbour, so no stale entry of the left one
 // revives.
 TEST(PhastCrash, P1f_StaleEntriesStayDead) {

@@ -72,6 +72,26 @@ TEST(PhastRaces, P15_NoOtherThreadWaitsForASplit) {
   EXPECT_EQ(report.blocked, 0U);
 }
 
+// A split at a gap gives the old leaf a bound that is no key. Others read, and insert on both sides
+// of it, between any two of its steps.
+TEST(PhastRaces, P17_ASplitBelowAnotherStream) {
+  const Ops setup = inserts({10, 20, 100, 110, 30, 40});  // the leaf has 30, 40, 100, 110
+  for (const Ops& others :
+       {Ops{find(40), find(100), scan()}, Ops{scan_back(), find(110)},
+        Ops{insert(99, 1), find(99), scan()}, Ops{insert(60, 1), scan_back()},
+        Ops{erase(100), insert(105, 1), scan()}, Ops{update(40, 9), update(110, 9)}}) {
+    Interleaver interleaver(phast_words(), {.name = test_name(describe(others.front())),
+                                            .setup = setup,
+                                            .threads = {{insert(50, 1)}, others}});
+    expect_clean(interleaver.sweep({}, 0, {{1, done()}, {0, done()}}));
+    expect_clean(interleaver.sweep({}, 1, {{0, done()}, {1, done()}}));
+    const auto report =
+        interleaver.sweep({{0, after_fence_of("phast.split.link")}}, 0, {{1, done()}, {0, done()}});
+    expect_clean(report);
+    EXPECT_GT(report.schedules, sanitized() ? 5U : 20U);
+  }
+}
+
 // --- unlinks ---
 
 // The middle leaf, (40, 80], holds 80 only.

@@ -6,7 +6,7 @@
 //   its entry at the same time.
 // LAYOUT (default geometry; two adjacent lines, so a lookup misses once)
 //   line 0   version | low | bound | order | next, leaf       read by all, seldom written
-//            (byte strings only) the separators behind low and bound
+//            (byte strings only) the separators behind low and bound | behind, of splits
 //   line 1   fingerprint of each slot, 0: nothing shown | 4 stripes
 //   Apart, by number, for leaves that were scanned: the order of the slots, a line.
 // INVARIANTS (DRAM)
@@ -79,6 +79,9 @@ struct alignas(64) Descriptor {
   Atomic<std::uint32_t> next{kNoLeaf};
   Atomic<std::uint32_t> leaf{0};  // offset in the pool / sizeof(Leaf)
   [[no_unique_address]] ordered::Separators<P, kBytes> separators;
+  // How many entries were behind the new key when a split in the middle made this leaf what it is;
+  // 0: the key went elsewhere, or the split was another one. For splits, with all stripes held.
+  std::uint32_t behind = 0;
 
   // Read as words, written as bytes, both atomically.
   struct alignas(64) SearchLine {

@@ -1,9 +1,23 @@
 // Structure: splits full leaves and unlinks empty ones. Responsible for the order in which a new
 // leaf becomes reachable (phast.I1, phast.I3) and for phast.D4; both hold all stripes (phast.I5).
+//
+// WHERE  A split is in the middle, at the end (the new key is above all others, and nothing moves)
+//   or at a gap (keys ascend below those of another stream). The rule is the leaf's own: a split in
+//   the middle notes in the descriptor how many entries are behind the new key. If the next split
+//   of that leaf finds as many, it is at the gap. Random keys seldom do that. After it the stream
+//   is alone in its leaf, and its splits are at the end.
+// BOUNDS  The new bound is any position from the last key that stays on, and before the first key
+//   that moves: the last key itself, or just before the first one that moves (integers), or a
+//   string between the new key and that one. It need not be the key of an entry, and the new leaf
+//   may be empty: a recovery takes ranges from bounds, and the bound of a half-done split from the
+//   new leaf's `low`. It reads no key for that. So each crash point of a split is as decidable with
+//   any of the three.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "index/phast/lookup.h"
@@ -28,8 +42,11 @@ class Structure : public Lookup<T> {
   struct SplitPlan {
     std::uint32_t count = 0;             // visible entries
     std::uint32_t keep = 0;              // number of entries that stay: the smallest
-    std::uint8_t order[64];              // slots by key
+    Probe bound = {};                    // of the old leaf: not below those, below all others
+    std::uint8_t order[64];              // slots: first those that stay
     std::uint8_t fingerprints[64] = {};  // of the new leaf, by slot
+    std::uint32_t behind[2] = {};        // Descriptor::behind of the old leaf and of the new one
+    char text[64];                       // of the bound, if no key begins with it
   };
 
   // --- split ---
@@ -59,15 +76,13 @@ class Structure : public Lookup<T> {
     return s;
   }
 
-  // Plans a split in the middle, or at the end if the new key lies behind all others: ascending
-  // loads then fill leaves. The halves matter, the order inside them does not. Errors: corruption,
-  // if a key cannot be read, or if the key that would become a bound is not what was written.
+  // Plans a split. The halves matter, the order inside them does not. Errors: corruption, if a key
+  // cannot be read, or if the key from which a bound is made is not what was written.
   [[gnu::noinline]] Status plan_split(const Desc& desc, const Probe& probe, SplitPlan& plan) const {
     const Leaf& leaf = leaf_of(desc);
     std::uint8_t* order = plan.order;
     plan.count = 0;
-    const auto keep = [&](bool behind) { return behind ? plan.count : (plan.count + 1) / 2; };
-    // The largest entry that stays comes last among those that stay: its key is the new bound.
+    std::uint32_t below = 0;  // entries below the new key
     if constexpr (kBytes) {
       Probe keys[64];
       for (std::uint64_t v = desc.visible(); v != 0; v &= v - 1) {
@@ -76,33 +91,42 @@ class Structure : public Lookup<T> {
         detail::Value ignored;
         if (!value_of(word, ignored)) return damaged_record(word);
         keys[slot] = probe_of(leaf.entries[slot]);
+        below += less(keys[slot], probe) ? 1 : 0;
         order[plan.count++] = slot;
       }
-      const auto less = [&keys](std::uint8_t a, std::uint8_t b) {
-        return keys[a].word != keys[b].word ? keys[a].word < keys[b].word
-                                            : keys[a].bytes < keys[b].bytes;
+      const auto by_key = [&keys](std::uint8_t a, std::uint8_t b) {
+        return less(keys[a], keys[b]);
       };
       std::uint8_t* end = order + plan.count;
-      const Probe& last = keys[*std::max_element(order, end, less)];
-      plan.keep =
-          keep(probe.word == last.word ? compare(probe, last.bytes) > 0 : probe.word > last.word);
-      std::nth_element(order, order + plan.keep - 1, end, less);
-      const std::uint8_t middle = order[plan.keep - 1];
-      const std::uint64_t word = context_.platform.load(leaf.entries[middle].value);
-      if (!check_record(word, true).ok() || head_word(keys[middle].bytes) != keys[middle].word) {
+      const auto select = [&] { std::nth_element(order, order + plan.keep - 1, end, by_key); };
+      std::uint8_t named = 0;  // whose key makes the bound
+      if (choose_keep(desc, below, plan)) {
+        select();
+        named = *std::min_element(order + plan.keep, end, by_key);
+        plan.bound = ordered::probe_of(before(keys[named].bytes, probe.bytes, plan));
+        if (plan.bound.bytes.empty()) keep_half(below, plan);
+      }
+      if (plan.bound.bytes.empty()) {
+        select();
+        named = order[plan.keep - 1];
+        plan.bound = keys[named];
+      }
+      const std::uint64_t word = context_.platform.load(leaf.entries[named].value);
+      if (!check_record(word, true).ok() || head_word(keys[named].bytes) != keys[named].word) {
         return damaged_record(word);
       }
     } else {
       std::uint64_t words[64];
-      std::uint64_t largest = 0;
       for (std::uint64_t v = desc.visible(); v != 0; v &= v - 1) {
         const auto slot = static_cast<std::uint8_t>(__builtin_ctzll(v));
         words[plan.count] = context_.platform.load(leaf.entries[slot].key);
-        largest = std::max(largest, words[plan.count]);
+        below += words[plan.count] < probe.word ? 1 : 0;
         order[plan.count++] = slot;
       }
-      plan.keep = keep(probe.word > largest);
+      const bool ascends = choose_keep(desc, below, plan);
       select_words(words, order, plan.count, plan.keep);
+      plan.bound.word = ascends ? *std::min_element(words + plan.keep, words + plan.count) - 1
+                                : words[plan.keep - 1];
     }
     return {};
   }
@@ -120,7 +144,7 @@ class Structure : public Lookup<T> {
     Heap<P>& heap = context_.heap;
     Desc& desc = table_[number];
     PERDURE_ASSERT(P, "phast.I5", desc.all_held() && desc.linked());
-    const Probe middle = probe_of(leaf_of(desc).entries[plan.order[plan.keep - 1]]);
+    const Probe middle = plan.bound;
     // By words: recovery has not read the rest of a byte string. Lost pages read as 0.
     PERDURE_ASSERT(P, "phast.I1",
                    middle.word >= desc.low.load(std::memory_order_relaxed) || platform.poisoned());
@@ -269,6 +293,42 @@ class Structure : public Lookup<T> {
   }
   static constexpr Reclaimer kLeafReclaimer{&prepare_leaf, &finish_leaf};
 
+  static bool less(const Probe& a, const Probe& b) {
+    return a.word != b.word ? a.word < b.word : kBytes && a.bytes < b.bytes;
+  }
+  // Chooses how many entries stay. `below`: how many are below the new key. If none is behind it,
+  // all stay: ascending keys then fill leaves. Returns true if as many are behind it as at the last
+  // split: keys ascend there, and those behind it are of another stream. Then the entries below it
+  // stay, and with them the range up to the next key. Else half of the entries stay.
+  [[nodiscard]] static bool choose_keep(const Desc& desc, std::uint32_t below, SplitPlan& plan) {
+    const std::uint32_t behind = plan.count - below;
+    plan.keep = below;
+    if (behind == 0) return false;
+    if (behind == desc.behind) return true;
+    keep_half(below, plan);
+    return false;
+  }
+  // The leaf of the new key remembers how many entries are behind it.
+  static void keep_half(std::uint32_t below, SplitPlan& plan) {
+    plan.keep = (plan.count + 1) / 2;
+    const bool right = below >= plan.keep;
+    plan.behind[right ? 1 : 0] = (right ? plan.count : plan.keep) - below;
+  }
+  // Returns a string behind `key` and before `next`, no longer than the longer one. The keys of a
+  // stream that ascends from `key` are before it: it is what both have in common, and one byte more
+  // of `next`; or if that is `next` itself, one of `key` and 0xFF. Empty if it would not be behind.
+  static std::string_view before(std::string_view next, std::string_view key, SplitPlan& plan) {
+    const std::size_t shorter = std::min(key.size(), next.size());
+    std::size_t common = 0;
+    while (common < shorter && key[common] == next[common]) ++common;
+    if (common + 1 < next.size()) return next.substr(0, common + 1);
+    const std::size_t size = common + 2;
+    if (size > std::min(key.size(), sizeof(plan.text)) || key[size - 1] == '\xFF') return {};
+    std::memcpy(plan.text, key.data(), size - 1);
+    plan.text[size - 1] = '\xFF';
+    return {plan.text, size};
+  }
+
   // Moves the `keep` smallest of n distinct words to the front, the largest of them last, and their
   // slots with them. Quickselect. The side to which a word goes is not a branch: it would be
   // mispredicted every second time, some 50 times per split.
@@ -332,8 +392,7 @@ class Structure : public Lookup<T> {
     const std::uint64_t bound = desc.bound.load(std::memory_order_relaxed);
     right.search.stripes.store(kAllHeld);
     for (std::uint32_t i = 0; i < kEntries; ++i) right.set_fingerprint(i, plan.fingerprints[i]);
-    const std::uint64_t middle_word =
-        context_.platform.load(leaf.entries[plan.order[plan.keep - 1]].key);
+    const std::uint64_t middle_word = plan.bound.word;
     right.low.store(kBytes ? middle_word : middle_word + 1, std::memory_order_relaxed);
     right.bound.store(bound, std::memory_order_relaxed);
     if constexpr (kBytes) {
@@ -343,6 +402,8 @@ class Structure : public Lookup<T> {
                                    std::memory_order_relaxed);
     }
     right.next.store(desc.next.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    desc.behind = plan.behind[0];
+    right.behind = plan.behind[1];
     PERDURE_ASSERT(P, "phast.D4", !right.linked() || right.version.load() == 0);
     right.version.store((right.version.load(std::memory_order_relaxed) | 1) + 1,
                         std::memory_order_release);

@@ -31,9 +31,9 @@ class Write : public Structure<T> {
   using Base::absent, Base::adds, Base::begin_mutation, Base::begin_read, Base::came,
       Base::check_record, Base::context_, Base::damaged_record, Base::enter, Base::find_slot,
       Base::inner_, Base::key_of, Base::leaf_of, Base::persist, Base::prefetch_home,
-      Base::record_at, Base::records, Base::records_, Base::root_, Base::split, Base::stripe_of,
-      Base::table_, Base::try_unlink, Base::validate, Base::value_of, Base::went, Base::with_room,
-      Base::zero_latch_;
+      Base::prefetch_record, Base::record_at, Base::records, Base::records_, Base::root_,
+      Base::split, Base::stripe_of, Base::table_, Base::try_unlink, Base::validate, Base::value_of,
+      Base::went, Base::with_room, Base::zero_latch_;
   using typename Base::Codec, typename Base::Desc, typename Base::Entry, typename Base::Group,
       typename Base::Leaf, typename Base::Located, typename Base::Mode, typename Base::P;
 
@@ -598,9 +598,11 @@ class Write : public Structure<T> {
     std::string_view longest = {};  // key
   };
 
-  // A leaf without a free slot is split once at its middle and, if its last key is followed by new
-  // ones, once behind it. Either leaves a leaf with half its slots free: so many inserts later it
-  // may be split again. Errors: corruption, of what a split reads; out_of_memory.
+  // The keys of a batch ascend. A split in the middle leaves leaves with half of their slots free,
+  // and one at the end an empty one: so many inserts later they are split again. A split at a gap
+  // may leave one with fewer, which is split again, but then it leaves few entries in the other,
+  // and each leaf has one only after a split in the middle. Hence two splits, and two more for so
+  // many inserts as half a leaf takes. Errors: corruption, of what a split reads; out_of_memory.
   Status add_splits(const Inserts& inserts, BlockNeeds& needs) const {
     if (inserts.count == 0) return {};
     const Desc& desc = table_[inserts.leaf];
@@ -608,7 +610,7 @@ class Write : public Structure<T> {
     if (visible + inserts.count <= kEntries) return {};
     const std::uint64_t splits = 2 + 4 * inserts.count / kEntries;
     bool added = needs.add(sizeof(Leaf), kStructureKind, splits, true);
-    if constexpr (kBytes) {  // each with a record of its separator, the key of an entry
+    if constexpr (kBytes) {  // each with a record of its separator, not longer than a key
       std::string_view longest = inserts.longest;
       if (Status s = check_keys(desc, longest); !s.ok()) return s;
       // Of a power of two any smaller record can be made, whatever the alignment of its class.
@@ -623,6 +625,9 @@ class Write : public Structure<T> {
   Status check_keys(const Desc& desc, std::string_view& longest) const
     requires(kBytes)
   {
+    for (std::uint64_t v = desc.visible(); v != 0; v &= v - 1) {
+      prefetch_record(context_.platform.load(leaf_of(desc).entries[__builtin_ctzll(v)].value));
+    }
     for (std::uint64_t v = desc.visible(); v != 0; v &= v - 1) {
       const auto& entry = leaf_of(desc).entries[__builtin_ctzll(v)];
       const std::uint64_t word = context_.platform.load(entry.value);
