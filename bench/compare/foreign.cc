@@ -73,7 +73,7 @@ Result<void> StoreFolder::create() const {
     if (!fs::exists(path_ / kMark, error)) {
       return failure(kExitIo,
                      fmt::format("{}: exists and was not made by perdure-compare; it was left "
-                                 "as it is: name another place with --path",
+                                 "as it is: name another place",
                                  path_.string()));
     }
     remove();
