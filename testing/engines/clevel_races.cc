@@ -211,19 +211,20 @@ InterleaveReport for_each_key(const std::string& name, bool quiet, const Ops& se
   return all;
 }
 
-std::vector<Ops> erased_and_used_again(std::string key) {
+std::vector<Ops> erased_and_used_again(std::string key, Ops steps = steps_of_background()) {
   const Ops ops{{OpKind::erase, std::move(key), {}},
                 reclaim(),
                 reclaim(),
                 reclaim(),
                 insert(300, 1),
                 insert(301, 1)};
-  return std::vector<Ops>{ops, steps_of_background()};
+  return std::vector<Ops>{ops, std::move(steps)};
 }
 // An item that was moved dies, and its block is used again, while the level that it came from still
 // drains: the old slot must not name it any more (clevel.I4, X4).
 InterleaveReport reuse_beside_the_rehash(const std::string& name, bool quiet) {
-  return for_each_key(name, quiet, about_to_drain(4), {}, {{0, done()}}, &erased_and_used_again);
+  return for_each_key(name, quiet, about_to_drain(4), {}, {{0, done()}},
+                      [](std::string key) { return erased_and_used_again(std::move(key)); });
 }
 
 // An insert moves an item up, and is stopped; another thread makes its key in a slot that it makes
@@ -262,10 +263,13 @@ InterleaveReport reuse_beside_a_move(const std::string& name, bool quiet) {
 }
 
 // An item dies after it was copied, and its eraser is stopped; the copy is undone, the step ends;
-// the item's block is used again. What was the copy must not name it any more (X4).
+// the item's block is used again. What was the copy must not name it any more (X4). The second step
+// undoes it, and none follows that would fence for it.
 InterleaveReport reuse_after_an_undone_copy(const std::string& name, bool quiet) {
   const std::vector<Leg> after{{0, flush_of("clevel.erase.state")}, {1, done()}, {0, done()}};
-  return for_each_key(name, quiet, about_to_drain(4), {}, after, &erased_and_used_again);
+  return for_each_key(name, quiet, about_to_drain(4), {}, after, [](std::string key) {
+    return erased_and_used_again(std::move(key), Ops(2, background()));
+  });
 }
 
 // An erase is stopped before it writes the death back. Steps of the background work come to the
@@ -526,7 +530,7 @@ std::vector<NamedInterleaving> clevel_interleavings() {
       {"words_that_come_late", &words_that_come_late, {"clevel.ring.held:skip_step"}},
       {"X4_reuse_after_an_undone_copy",
        &reuse_after_an_undone_copy,
-       {"clevel.rehash.undo:drop_flush"}},
+       {"clevel.rehash.undo:drop_flush", "clevel.rehash.undo:delay_flush"}},
       {"absence_beside_the_rehash", &absence_beside_the_rehash},
       {"X3_absence_beside_the_walk",
        &absence_beside_the_walk,
