@@ -396,12 +396,15 @@ class Background {
     for (unsigned spins = 0; running() != 0;) P::pause(spins++);
   }
   void release() {
+    bool waits = false;
     {
       LatchGuard guard(latch_);
       PERDURE_ASSERT(P, "pool.B3", running_ == 0);
       --holds_;
+      for (Work* work = first_; work != nullptr; work = work->next_) waits |= due(*work);
     }
-    signal();
+    // For a thread that was refused a step meanwhile. Most holds are short, and none was.
+    if (waits) signal();
   }
 
   typename P::Latch latch_;

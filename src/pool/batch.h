@@ -16,9 +16,9 @@
 //       them one by one, so that a crash leaves the first ones, and the rest find the slots that
 //       the plan saw.
 // OPERATIONS  (the gate is closed, and no step of background work runs)
-//   choose   keeps, of several mutations of a key, the last one; leaves out those that would
-//            change nothing. Of each map the puts come first: an erase may free the leaf that has
-//            the place of a put. Then by key.
+//   sort     before the gate is closed. Of each map the puts come first: an erase may free the leaf
+//            that has the place of a put. Then by key.
+//   choose   leaves out the mutations that would change nothing.
 //   prepare  every engine makes places (EngineInstance::plan_batch), and the heap allocates all
 //            blocks. What it changes changes no entry. Fails with no effect.
 //   record   all that an open needs. 1 fence.
@@ -38,6 +38,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <utility>
 
@@ -61,6 +62,51 @@ struct BatchMutation {
   detail::Mutation mutation = {};
 };
 
+// The order in which a batch does its mutations, which are of distinct keys.
+class BatchOrder {
+ public:
+  // Returns false if memory is short.
+  [[nodiscard]] bool sort(std::span<const BatchMutation> mutations) {
+    if (!places_.reserve(mutations.size())) return false;
+    for (std::uint32_t i = 0; i < mutations.size(); ++i) {
+      const auto& [target, mutation] = mutations[i];
+      if (!places_.push_back({.group = target * std::uint64_t{2} + batch_record::erases(mutation),
+                              .prefix = prefix_of(mutation.key),
+                              .number = i})) {
+        return false;
+      }
+    }
+    const auto before = [&](const Place& a, const Place& b) {
+      if (a.group != b.group) return a.group < b.group;
+      if (a.prefix != b.prefix) return a.prefix < b.prefix;
+      return mutations[a.number].mutation.key.bytes < mutations[b.number].mutation.key.bytes;
+    };
+    if (!std::is_sorted(places_.begin(), places_.end(), before)) {
+      std::sort(places_.begin(), places_.end(), before);
+    }
+    return true;
+  }
+  std::size_t size() const { return places_.size(); }
+  // The number of the mutation that comes at place i.
+  std::uint32_t operator[](std::size_t i) const { return places_[i].number; }
+
+ private:
+  // Most keys of byte strings differ in their first bytes, so their order seldom needs the rest.
+  struct Place {
+    std::uint64_t group = 0;
+    std::uint64_t prefix = 0;
+    std::uint32_t number = 0;
+  };
+  static std::uint64_t prefix_of(const detail::Key& key) {
+    if (key.bytes.empty()) return key.word;
+    std::uint64_t word = 0;
+    std::memcpy(&word, key.bytes.data(), std::min(key.bytes.size(), sizeof(word)));
+    return __builtin_bswap64(word);
+  }
+
+  Array<Place> places_;
+};
+
 template <Platform P>
 class Batch {
  public:
@@ -70,10 +116,11 @@ class Batch {
 
   // The caller has closed the gate, and holds the background. The whole batch, or nothing: an error
   // but `poisoned` means that no entry has changed.
-  Status commit(std::span<const BatchTarget> targets, std::span<const BatchMutation> mutations) {
+  Status commit(std::span<const BatchTarget> targets, std::span<const BatchMutation> mutations,
+                const BatchOrder& order) {
     const Doing doing(core_);
     PERDURE_ASSERT(P, "batch.I1", core_.epochs().gate().does_batch());
-    if (Status s = choose(targets, mutations); !s.ok()) return s;
+    if (Status s = choose(targets, mutations, order); !s.ok()) return s;
     if (mutations_.empty()) return {};
     if (Status s = core_.use_batches(); !s.ok()) return s;
     for (bool again = false;; again = true) {
@@ -146,14 +193,6 @@ class Batch {
 
   // --- choose ---
 
-  // By map and key.
-  static int order(const BatchMutation& a, const BatchMutation& b) {
-    if (a.target != b.target) return a.target < b.target ? -1 : 1;
-    const detail::Key& x = a.mutation.key;
-    const detail::Key& y = b.mutation.key;
-    if (x.word != y.word) return x.word < y.word ? -1 : 1;
-    return x.bytes.compare(y.bytes);
-  }
   // Whether the key is as the mutation leaves it. `present`: gets whether the key is there.
   static Expected<bool> is_done(EngineInstance& map, const detail::Mutation& mutation,
                                 bool& present) {
@@ -167,49 +206,52 @@ class Batch {
     return erases ? !present : same;
   }
 
-  Status choose(std::span<const BatchTarget> targets, std::span<const BatchMutation> mutations) {
-    struct Chosen {
-      std::uint32_t target = 0;
-      detail::Mutation mutation = {};
-      bool present = false;
-      std::size_t place = 0;  // in the order of the keys
-    };
-    Array<std::uint32_t> sorted;
-    for (std::uint32_t i = 0; i < mutations.size(); ++i) {
-      if (!sorted.push_back(i)) return StatusCode::out_of_memory;
+  Status choose(std::span<const BatchTarget> targets, std::span<const BatchMutation> mutations,
+                const BatchOrder& order) {
+    if (!mutations_.reserve(order.size()) || !present_.reserve(order.size())) {
+      return StatusCode::out_of_memory;
     }
-    std::sort(sorted.begin(), sorted.end(), [&](std::uint32_t a, std::uint32_t b) {
-      const int keys = order(mutations[a], mutations[b]);
-      return keys != 0 ? keys < 0 : a < b;
-    });
-    Array<Chosen> chosen;
-    for (std::size_t i = 0; i < sorted.size(); ++i) {
-      const BatchMutation& now = mutations[sorted[i]];
-      if (i + 1 < sorted.size() && order(now, mutations[sorted[i + 1]]) == 0) continue;
-      bool present = false;
-      auto done = is_done(*targets[now.target].map, now.mutation, present);
-      if (!done) return std::move(done.error());
-      if (!*done && !chosen.push_back({now.target, now.mutation, present, chosen.size()})) {
-        return StatusCode::out_of_memory;
+    std::uint32_t target = 0;
+    for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+      const std::uint32_t before = std::exchange(target, mutations[order[begin]].target);
+      if (parts_.empty() || target != before) {
+        forget_empty_part();
+        const std::size_t n = mutations_.size();
+        if (!parts_.push_back({targets[target], n, n})) return StatusCode::out_of_memory;
       }
+      detail::Mutation some[kTogether];
+      while (end < order.size() && end - begin < kTogether &&
+             mutations[order[end]].target == target) {
+        some[end - begin] = mutations[order[end]].mutation;
+        ++end;
+      }
+      if (Status s = choose_some(parts_[parts_.size() - 1], {some, end - begin}); !s.ok()) return s;
     }
-    // Not stable_sort: its buffer is deprecated in libstdc++ 12, and clang warns.
-    std::sort(chosen.begin(), chosen.end(), [](const Chosen& a, const Chosen& b) {
-      if (a.target != b.target) return a.target < b.target;
-      const bool erases = batch_record::erases(a.mutation);
-      if (erases != batch_record::erases(b.mutation)) return !erases;
-      return a.place < b.place;
-    });
-    for (std::size_t i = 0; i < chosen.size(); ++i) {
-      const Chosen& one = chosen[i];
-      const std::size_t n = mutations_.size();
-      if ((i == 0 || one.target != chosen[i - 1].target) &&
-          !parts_.push_back({targets[one.target], n, n})) {
-        return StatusCode::out_of_memory;
-      }
-      if (!add(parts_[parts_.size() - 1], one.mutation, one.present)) {
-        return StatusCode::out_of_memory;
-      }
+    forget_empty_part();
+    return {};
+  }
+  // The last part, if nothing is to be done in it.
+  void forget_empty_part() {
+    if (parts_.empty()) return;
+    const Part& last = parts_[parts_.size() - 1];
+    if (last.begin == last.end) (void)parts_.pop_back();
+  }
+  // Reads the keys together, so that their cache misses overlap.
+  Status choose_some(Part& part, std::span<const detail::Mutation> mutations) {
+    detail::Key keys[kTogether];
+    bool present[kTogether] = {};
+    bool same[kTogether] = {};
+    for (std::size_t i = 0; i < mutations.size(); ++i) keys[i] = mutations[i].key;
+    auto read = part.target.map->index().read_many(
+        {keys, mutations.size()}, [&](std::size_t i, const detail::Value& value) {
+          present[i] = true;
+          same[i] =
+              !batch_record::erases(mutations[i]) && detail::same_value(value, mutations[i].value);
+        });
+    if (!read) return std::move(read.error());
+    for (std::size_t i = 0; i < mutations.size(); ++i) {
+      const bool done = batch_record::erases(mutations[i]) ? !present[i] : same[i];
+      if (!done && !add(part, mutations[i], present[i])) return StatusCode::out_of_memory;
     }
     return {};
   }
@@ -345,6 +387,8 @@ class Batch {
                               static_cast<int>(s.message().size()), s.message().data());
     }
   }
+
+  static constexpr std::size_t kTogether = 64;
 
   PoolCore<P>& core_;
   Array<Part> parts_;

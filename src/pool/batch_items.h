@@ -1,16 +1,22 @@
 // BatchItems: what a WriteBatch has been given, copied to DRAM. commit_items() commits it.
+//
+// WHAT  One mutation a key, the last one that was given, and the requirements in their order. A
+//   table finds the mutation of a key: open addressing, at most half full.
+// Thread safety: of a value.
 #pragma once
 
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <new>
+#include <span>
 #include <string_view>
 #include <utility>
 
 #include "perdure/index.h"
 #include "pool/batch.h"
 #include "util/containers.h"
+#include "util/hash.h"
 
 namespace perdure {
 namespace detail {
@@ -24,24 +30,79 @@ class BatchItems {
     Key key = {};
     Value value = {};
   };
+  struct Requirement {
+    std::uint32_t map = 0;  // in maps()
+    bool present = false;
+    Key key = {};
+    Value value = {};
+  };
 
-  // Copies the item. Returns false, and changes nothing, if memory is short.
-  [[nodiscard]] bool add(Item item) noexcept {
-    return keep(*item.index) && copy(item.key.bytes) && copy(item.value.bytes) &&
-           items_.push_back(item);
+  // Copies the item. Returns false if memory is short; then nothing has changed. Amortised
+  // O(bytes).
+  [[nodiscard]] bool add(const Item& item) noexcept {
+    std::uint32_t map = 0;
+    if (!keep(*item.index, map)) return false;
+    const bool puts = item.kind == Kind::put;
+    const bool mutates = puts || item.kind == Kind::erase;
+    const bool added = mutates ? mutate({map,
+                                         {.kind = puts ? MutationKind::put : MutationKind::erase,
+                                          .key = item.key,
+                                          .value = puts ? item.value : Value()}})
+                               : require({map, item.kind == Kind::require, item.key, item.value});
+    added_ += added ? 1 : 0;
+    return added;
   }
-  std::size_t size() const noexcept { return items_.size(); }
-  const Item* begin() const noexcept { return items_.begin(); }
-  const Item* end() const noexcept { return items_.end(); }
+  // How many items were added.
+  std::size_t size() const noexcept { return added_; }
+  // Of distinct keys. Their targets are numbers of maps().
+  std::span<const BatchMutation> mutations() const noexcept {
+    return {mutations_.begin(), mutations_.size()};
+  }
+  std::span<const Requirement> requirements() const noexcept {
+    return {requirements_.begin(), requirements_.size()};
+  }
+  std::span<const Handle<Index>> maps() const noexcept { return {maps_.begin(), maps_.size()}; }
+  // The mutation of the key, or null.
+  const Mutation* find(const Index& index, const Key& key) const noexcept {
+    for (std::uint32_t map = 0; map < maps_.size(); ++map) {
+      if (maps_[map].get() != &index || places_ == nullptr) continue;
+      const Place place = places_[number_of(map, key, hash_of(map, key))];
+      return place.mutation != 0 ? &mutations_[place.mutation - 1].mutation : nullptr;
+    }
+    return nullptr;
+  }
 
  private:
   static constexpr std::size_t kChunk = 16 << 10;
+  static constexpr std::size_t kFirstPlaces = 16;
 
   // Keeps the memory of the map's engine, so that no other map gets its address.
-  bool keep(Index& index) noexcept {
-    const auto is_there = [&](const Handle<Index>& map) { return map.get() == &index; };
-    return std::any_of(maps_.begin(), maps_.end(), is_there) ||
-           maps_.push_back(Handle<Index>(&index));
+  bool keep(Index& index, std::uint32_t& map) noexcept {
+    map = 0;
+    while (map < maps_.size() && maps_[map].get() != &index) ++map;
+    return map < maps_.size() || maps_.push_back(Handle<Index>(&index));
+  }
+  bool require(Requirement requirement) noexcept {
+    return copy(requirement.key.bytes) && copy(requirement.value.bytes) &&
+           requirements_.push_back(requirement);
+  }
+  bool mutate(BatchMutation added) noexcept {
+    if (!make_room()) return false;
+    const std::uint32_t hash = hash_of(added.target, added.mutation.key);
+    Place& place = places_[number_of(added.target, added.mutation.key, hash)];
+    if (place.mutation != 0) {
+      if (!copy(added.mutation.value.bytes)) return false;
+      Mutation& mutation = mutations_[place.mutation - 1].mutation;
+      mutation.kind = added.mutation.kind;
+      mutation.value = added.mutation.value;
+      return true;
+    }
+    if (!copy(added.mutation.key.bytes) || !copy(added.mutation.value.bytes) ||
+        !mutations_.push_back(added)) {
+      return false;
+    }
+    place = {.mutation = static_cast<std::uint32_t>(mutations_.size()), .hash = hash};
+    return true;
   }
   // Replaces the view by one of a copy.
   bool copy(std::string_view& bytes) noexcept {
@@ -67,7 +128,59 @@ class BatchItems {
     return true;
   }
 
-  Array<Item> items_;
+  // --- the table of keys ---
+  struct Place {
+    std::uint32_t mutation = 0;  // its number in mutations_, + 1; 0: unused
+    std::uint32_t hash = 0;
+  };
+  std::uint32_t hash_of(std::uint32_t map, const Key& key) const noexcept {
+    std::uint64_t hash = fold(key.word ^ seed_, map + kOdd);
+    for (std::string_view left = key.bytes; !left.empty();) {
+      std::uint64_t word = 0;
+      const std::size_t n = std::min(left.size(), sizeof(word));
+      std::memcpy(&word, left.data(), n);
+      hash = fold(hash ^ word, seed_ + n);
+      left.remove_prefix(n);
+    }
+    return static_cast<std::uint32_t>(hash ^ hash >> 32);
+  }
+  // Of the place that names the key's mutation, or of the one where it belongs.
+  std::size_t number_of(std::uint32_t map, const Key& key, std::uint32_t hash) const noexcept {
+    std::size_t i = hash & mask_;
+    for (; places_[i].mutation != 0; i = (i + 1) & mask_) {
+      if (places_[i].hash != hash) continue;
+      const BatchMutation& there = mutations_[places_[i].mutation - 1];
+      const Key& other = there.mutation.key;
+      if (there.target == map && other.word == key.word && other.bytes == key.bytes) break;
+    }
+    return i;
+  }
+  // For one more key.
+  bool make_room() noexcept {
+    const std::size_t before = places_ == nullptr ? 0 : mask_ + 1;
+    if (2 * (mutations_.size() + 1) <= before) return true;
+    const std::size_t count = std::max(kFirstPlaces, 2 * before);
+    std::unique_ptr<Place[]> places(new (std::nothrow) Place[count]{});
+    if (places == nullptr) return false;
+    mask_ = count - 1;
+    for (std::size_t from = 0; from < before; ++from) {
+      if (places_[from].mutation == 0) continue;
+      std::size_t to = places_[from].hash & mask_;
+      while (places[to].mutation != 0) to = (to + 1) & mask_;
+      places[to] = places_[from];
+    }
+    places_ = std::move(places);
+    return true;
+  }
+
+  static constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15ULL;
+  // Keys that were chosen to collide in one batch do not in another.
+  const std::uint64_t seed_ = mix(reinterpret_cast<std::uintptr_t>(this)) | 1;
+  Array<BatchMutation> mutations_;
+  Array<Requirement> requirements_;
+  std::size_t added_ = 0;
+  std::unique_ptr<Place[]> places_;
+  std::size_t mask_ = 0;
   Array<Handle<Index>> maps_;  // of the items
   Array<std::unique_ptr<char[]>> chunks_;
   char* free_ = nullptr;  // in the last chunk
@@ -80,59 +193,39 @@ class BatchItems {
 // no guard, and no map is made or dropped meanwhile. Errors: those of Pool::commit.
 template <Platform P, class TargetOf>
 Status commit_items(PoolCore<P>& core, const detail::BatchItems& items, TargetOf&& target_of) {
-  using Kind = detail::BatchItems::Kind;
-  if (items.size() >= ~std::uint32_t{0}) {
-    return Status::format(StatusCode::invalid_argument, "a batch of %zu items; at most 2^32 - 2",
-                          items.size());
+  if (items.mutations().size() >= ~std::uint32_t{0}) {
+    return Status::format(StatusCode::invalid_argument, "a batch of %zu keys; at most 2^32 - 2",
+                          items.mutations().size());
   }
   Array<BatchTarget> targets;
-  Array<BatchMutation> mutations;
-  Array<std::uint32_t> numbers;  // of the items' targets
-  for (const detail::BatchItems::Item& item : items) {
-    std::uint32_t number = 0;
-    while (number < targets.size() && &targets[number].map->index() != item.index) ++number;
-    if (number == targets.size()) {
-      const BatchTarget target = target_of(*item.index);
-      if (target.map == nullptr) {
-        return Status::format(StatusCode::invalid_argument,
-                              "the batch names a map that is not of this pool");
-      }
-      if (!targets.push_back(target)) return StatusCode::out_of_memory;
+  for (const detail::Handle<detail::Index>& map : items.maps()) {
+    const BatchTarget target = target_of(*map);
+    if (target.map == nullptr) {
+      return Status::format(StatusCode::invalid_argument,
+                            "the batch names a map that is not of this pool");
     }
-    if (!numbers.push_back(number)) return StatusCode::out_of_memory;
-    if (item.kind != Kind::put && item.kind != Kind::erase) continue;
-    const bool puts = item.kind == Kind::put;
-    if (!mutations.push_back({number,
-                              {.kind = puts ? MutationKind::put : MutationKind::erase,
-                               .key = item.key,
-                               .value = puts ? item.value : detail::Value()}})) {
-      return StatusCode::out_of_memory;
-    }
+    if (!targets.push_back(target)) return StatusCode::out_of_memory;
   }
+  BatchOrder order;
+  if (!order.sort(items.mutations())) return StatusCode::out_of_memory;
   const bool swept = core.sweep().finish();
   const GateHold<P> gate(core.epochs());
   const BackgroundHold<P> hold(core.background());
   // Then the heap cannot tell which blocks are free, and neither could the open after a crash.
   if (Status s = core.sweep().failure(); !s.ok() || !swept) return s;
-  std::size_t i = 0;
-  std::size_t requirements = 0;
-  for (const detail::BatchItems::Item& item : items) {
-    EngineInstance& map = *targets[numbers[i++]].map;
-    if (item.kind == Kind::put || item.kind == Kind::erase) continue;
-    ++requirements;
+  std::size_t number = 0;
+  for (const detail::BatchItems::Requirement& one : items.requirements()) {
+    ++number;
     bool same = false;
-    auto found = map.index().read(item.key, [&](const detail::Value& value) {
-      same = detail::same_value(value, item.value);
-    });
+    auto found = targets[one.map].map->index().read(
+        one.key, [&](const detail::Value& value) { same = detail::same_value(value, one.value); });
     if (!found) return std::move(found.error());
-    if (item.kind == Kind::require ? !same : *found) {
+    if (one.present ? !same : *found) {
       return Status::format(StatusCode::conflict,
-                            "requirement %zu of the batch is not met; nothing was changed",
-                            requirements);
+                            "requirement %zu of the batch is not met; nothing was changed", number);
     }
   }
-  return Batch<P>(core).commit({targets.begin(), targets.size()},
-                               {mutations.begin(), mutations.size()});
+  return Batch<P>(core).commit({targets.begin(), targets.size()}, items.mutations(), order);
 }
 
 }  // namespace perdure

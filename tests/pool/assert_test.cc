@@ -99,7 +99,7 @@ TEST_F(PoolAssertions, AStoreIntoAPoolThatIsClean) {
 
 TEST_F(PoolAssertions, ABatchBesideMutations) {
   serve();
-  EXPECT_VIOLATES("batch.I1", (void)Batch<SimPlatform>(core()).commit({}, {}));
+  EXPECT_VIOLATES("batch.I1", (void)Batch<SimPlatform>(core()).commit({}, {}, {}));
 }
 
 TEST_F(PoolAssertions, ABatchWhoseRecordIsNotDurable) {
