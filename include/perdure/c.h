@@ -802,6 +802,11 @@ PERDURE_API perdure_status perdure_batch_require(perdure_batch* batch, perdure_m
                                                  const void* value, size_t value_size);
 PERDURE_API perdure_status perdure_batch_require_absent(perdure_batch* batch, perdure_map* map,
                                                         const void* key, size_t key_size);
+// As perdure_get(), of what the key would have after a commit now: what the batch gives it, or else
+// what the map has.
+PERDURE_API perdure_status perdure_batch_get(perdure_batch* batch, perdure_map* map,
+                                             const void* key, size_t key_size, void** value,
+                                             size_t* value_size);
 // Does all of the batch, or nothing of it, across every crash; durable when it returns PERDURE_OK.
 // The batch stays as it is, and can be committed again. While it runs, reads may see some of its
 // changes and not yet others; perdure_pool_read_batch() sees none or all. Mutations of other

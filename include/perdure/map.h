@@ -318,6 +318,7 @@ class OrderedMap : public Map<K, V> {
   }
 
  private:
+  friend class WriteBatch;
   detail::Handle<detail::OrderedIndex> ordered_;
 };
 

@@ -7,6 +7,8 @@
 //   batch.erase(*orders, "order:17");
 //   if (auto done = pool->commit(batch); !done.ok()) return done;
 //
+//   batch.get(*accounts, 1);                         // 70: what the commit would make of it
+//
 // A batch holds copies of its keys and values in DRAM. It may be committed any number of times.
 // Thread safety: of a value; distinct batches may be used from distinct threads.
 // Errors: put, erase and the requirements return none. The first error, out_of_memory or
@@ -17,8 +19,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "perdure/map.h"
 #include "perdure/store.h"
@@ -61,7 +67,9 @@ class WriteBatch {
     add(Kind::require_absent, index_of(map), detail::to_key(key), {});
   }
 
-  // The same for a map whose types are known at run time only.
+  // The same for a map whose types are known at run time only. `visit` gets what get() returns.
+  Found read(UntypedMap& map, const UntypedKey& key,
+             FunctionRef<void(const UntypedValue&)> visit) const;
   void put(UntypedMap& map, const UntypedKey& key, const UntypedValue& value) {
     add(Kind::put, map, key, &value);
   }
@@ -73,6 +81,29 @@ class WriteBatch {
     add(Kind::require_absent, map, key, nullptr);
   }
 
+  // Returns a copy of the value that the key would have after a commit now: what this batch gives
+  // it, or else what the map has; nothing if the key would be absent. Costs a lookup. Errors: those
+  // of Map::get(), and that which the batch keeps.
+  template <MapKey K, MapValue V>
+  Expected<std::optional<Owned<V>>> get(const Map<K, V>& map,
+                                        const std::type_identity_t<K>& key) const {
+    return detail::owned_copy<V>(
+        [&](auto visit) { return read(index_of(map), detail::to_key(key), visit); });
+  }
+  // Calls visit(key, value) for every entry that the range would have after a commit now, in
+  // order; as OrderedMap::scan(). Nothing may be added to the batch meanwhile. O(n log n) of its
+  // size more. Errors: also that which the batch keeps.
+  template <MapKey K, MapValue V, class F>
+  Expected<std::uint64_t> scan(const OrderedMap<K, V>& map, const ScanOptions<K>& options,
+                               F&& visit) const {
+    return detail::scan_entries<K, V>(
+        options,
+        [&](const auto& range, auto each) {
+          return scan(*map.ordered_, IntegerKey<K>, range, each);
+        },
+        visit);
+  }
+
   // The map of a store.
   void put(Store& store, std::string_view key, std::string_view value) {
     put(store.map(), key, value);
@@ -82,6 +113,17 @@ class WriteBatch {
     require(store.map(), key, value);
   }
   void require_absent(Store& store, std::string_view key) { require_absent(store.map(), key); }
+  Expected<std::optional<std::string>> get(Store& store, std::string_view key) const {
+    return get(store.map(), key);
+  }
+  // Errors: unsupported if the engine keeps no order.
+  template <class F>
+  Expected<std::uint64_t> scan(Store& store, const ScanOptions<std::string_view>& options,
+                               F&& visit) const {
+    auto ordered = store.ordered();
+    if (!ordered) return fail(std::move(ordered.error()));
+    return scan(*ordered, options, std::forward<F>(visit));
+  }
 
   // The number of puts, erases and requirements.
   std::size_t size() const noexcept;
@@ -102,7 +144,13 @@ class WriteBatch {
   void add(Kind kind, detail::Index& index, const detail::Key& key,
            const detail::Value& value) noexcept;
   void add(Kind kind, UntypedMap& map, const UntypedKey& key, const UntypedValue* value) noexcept;
+  static UntypedKey exact(const UntypedMap& map, const UntypedKey& key) noexcept;
   void fail_with(Status status) noexcept;
+  Expected<bool> read(detail::Index& index, const detail::Key& key,
+                      FunctionRef<void(const detail::Value&)> visit) const;
+  // `words`: the keys are integers.
+  Expected<void> scan(detail::OrderedIndex& index, bool words, const detail::ScanRange& range,
+                      FunctionRef<bool(std::span<const detail::Entry>)> visit) const;
 
   std::unique_ptr<detail::BatchItems, detail::BatchItemsDelete> items_;  // null: none
   Status failure_;

@@ -413,6 +413,16 @@ class Batch:
         changes nothing, unless the key has the value; None: unless it is absent."""
         self._base.require(*self._target(arguments, 3))
 
+    def get(self, *arguments: Any, default: Any = None) -> Any:
+        """get(key), or get(store, key): the value that the key would have after a commit now, or
+        `default` if it would be absent."""
+        store = arguments[0] if self._map is None and arguments else self._map
+        value = self._base.get(*self._target(arguments, 2))
+        if value is None:
+            return default
+        decode = getattr(store, "_decode", None)  # of an ObjectStore
+        return value if decode is None else decode(arguments[-1], value)
+
     def __setitem__(self, key: Any, value: Any) -> None:
         self.put(key, value)
 

@@ -1,5 +1,6 @@
 // Batch: changes of any stores and maps of one pool that happen wholly or not at all.
 #include "maps.h"
+#include "read.h"
 
 namespace perdure::python {
 
@@ -45,6 +46,28 @@ class PyBatch {
         [&](UntypedMap& map, const UntypedKey& k, const UntypedValue& v) {
           absent ? batch_.require_absent(map, k) : batch_.require(map, k, v);
         });
+  }
+  // What the key would have after a commit now; None: it would be absent.
+  nb::object get(const MapState& state, nb::handle key) {
+    UntypedMap& map = map_of(state);
+    const Bytes k(key.ptr(), Bytes::Kind::key);
+    const InBatch scope(busy_);
+    const Use use(*pool_, Use::Kind::reads);
+    nb::object value =
+        read_bytes(*pool_, [&](auto visit) { return batch_.read(map, k.key(), visit); });
+    return value.is_valid() ? value : nb::none();
+  }
+  nb::object get(const IntMapState& state, nb::handle key) {
+    UntypedMap& map = map_of(state);
+    const UntypedKey k{.word = word_of_key(key, map.info().is_signed)};
+    const InBatch scope(busy_);
+    const Use use(*pool_, Use::Kind::reads);
+    std::uint64_t word = 0;
+    const Found found = released_if(pool_->reads_may_wait(), [&] {
+      return batch_.read(map, k, [&](const UntypedValue& value) { word = value.word; });
+    });
+    check(found.status());
+    return found.present() ? number_of(word, state.number) : nb::none();
   }
   std::size_t size() {
     const InBatch scope(busy_);
@@ -108,6 +131,10 @@ void add_batch(nb::module_& module) {
       .def("delete", &PyBatch::erase<IntMapState>, "map"_a, "key"_a.none())
       .def("require", &PyBatch::require<MapState>, "map"_a, "key"_a.none(), "value"_a.none())
       .def("require", &PyBatch::require<IntMapState>, "map"_a, "key"_a.none(), "value"_a.none())
+      .def("get", nb::overload_cast<const MapState&, nb::handle>(&PyBatch::get), "map"_a,
+           "key"_a.none())
+      .def("get", nb::overload_cast<const IntMapState&, nb::handle>(&PyBatch::get), "map"_a,
+           "key"_a.none())
       .def("commit", &PyBatch::commit)
       .def("clear", &PyBatch::clear)
       .def("__len__", &PyBatch::size);

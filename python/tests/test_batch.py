@@ -19,6 +19,33 @@ def test_changes_of_a_store(any_store):
     assert len(batch) == 0
 
 
+def test_get_sees_the_changes(any_store):
+    any_store.update(a=b"1", b=b"2")
+    with any_store.batch() as batch:
+        batch["a"] = b"10"
+        del batch["b"]
+        assert batch.get("a") == b"10"
+        assert batch.get("b") is None
+        assert batch.get("b", default=b"none") == b"none"
+        assert any_store["a"] == b"1"
+        batch.clear()
+        assert batch.get("a") == b"1"
+
+
+def test_get_of_a_batch_of_a_pool(pool):
+    store = pool.store("texts")
+    numbers = pool.int_map("numbers")
+    numbers[1] = 5
+    with pool.batch() as batch:
+        batch.put(numbers, 1, 6)
+        batch.put(store, "a", b"x")
+        assert batch.get(numbers, 1) == 6
+        assert batch.get(numbers, 2) is None
+        assert batch.get(store, "a") == b"x"
+        with pytest.raises(TypeError):
+            batch.get("a")
+
+
 def test_the_last_change_of_a_key_counts(any_store):
     with any_store.batch() as batch:
         batch["a"] = b"1"

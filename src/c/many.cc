@@ -361,6 +361,22 @@ perdure_status perdure_batch_require_absent(perdure_batch* batch, perdure_map* m
   return add(__func__, batch, Adds::require_absent, map, {key, key_size}, {});
 }
 
+perdure_status perdure_batch_get(perdure_batch* batch, perdure_map* map, const void* key,
+                                 size_t key_size, void** value, size_t* value_size) {
+  if (value_size != nullptr) *value_size = 0;
+  if (auto s = not_null(__func__, "value", value); s != PERDURE_OK) return s;
+  *value = nullptr;
+  if (auto s = not_null(__func__, "batch", batch); s != PERDURE_OK) return s;
+  if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
+  const Busy busy(*batch);
+  if (!busy.mine()) return Busy::refuse(__func__);
+  UntypedKey k;
+  if (auto s = key_of(__func__, *map, key, key_size, k); s != PERDURE_OK) return s;
+  return get(
+      map->types, [&](auto visit) { return batch->batch.read(map->map, k, visit); }, value,
+      value_size);
+}
+
 perdure_status perdure_batch_commit(perdure_batch* batch) {
   if (auto s = not_null(__func__, "batch", batch); s != PERDURE_OK) return s;
   const Busy busy(*batch);

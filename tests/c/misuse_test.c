@@ -131,6 +131,7 @@ static void all_of_map(perdure_map* map, const char* why) {
   REFUSED(perdure_batch_erase(batch, map, "k", 1));
   REFUSED(perdure_batch_require(batch, map, "k", 1, "v", 1));
   REFUSED(perdure_batch_require_absent(batch, map, "k", 1));
+  REFUSED(perdure_batch_get(batch, map, "k", 1, &value, NULL));
   perdure_batch_destroy(batch);
 }
 
@@ -199,6 +200,7 @@ static void all_of_pool(perdure_pool* pool, const char* why) {
 }
 
 static void null_handles(void) {
+  void* value = &value;
   all_of_map(NULL, "map is NULL");
   all_of_iterator(NULL, "iterator is NULL");
   all_of_snapshot(NULL, "snapshot is NULL");
@@ -206,6 +208,8 @@ static void null_handles(void) {
   CHECK(perdure_snapshot_version(NULL) == 0 && perdure_batch_size(NULL) == 0);
   INVALID("batch is NULL", perdure_batch_commit(NULL));
   INVALID("batch is NULL", perdure_batch_clear(NULL));
+  INVALID("batch is NULL", perdure_batch_get(NULL, NULL, "k", 1, &value, NULL));
+  CHECK(value == NULL);
   INVALID("batch is NULL", perdure_batch_create(NULL));
   OK(perdure_pool_close(NULL, 0));
   perdure_map_close(NULL);

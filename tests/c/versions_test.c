@@ -142,6 +142,8 @@ static void batches(perdure_pool* pool) {
   perdure_batch* batch = NULL;
   const uint64_t account = 7, before = 100, after = 70;
   uint64_t value = 0;
+  void* text = NULL;
+  size_t text_size = 0;
   bool present = false;
   OK(perdure_batch_create(&batch));
   OK(perdure_batch_commit(batch));  // of nothing
@@ -150,6 +152,11 @@ static void batches(perdure_pool* pool) {
   OK(perdure_batch_put(batch, sums, &account, 8, &after, 8));
   OK(perdure_batch_put(batch, names, "ada", 3, "x", 1));
   OK(perdure_batch_put(batch, names, "ada", 3, "y", 1));  // the last one counts
+  OK(perdure_batch_get(batch, names, "ada", 3, &text, &text_size));
+  CHECK(text != NULL && text_size == 1 && memcmp(text, "y", 2) == 0);
+  perdure_free(text);
+  OK(perdure_batch_get(batch, names, "bob", 3, &text, NULL));
+  CHECK(text == NULL);
   OK(perdure_batch_erase(batch, names, "bob", 3));
   CHECK(perdure_batch_size(batch) == 6);
   OK(put_text(names, "bob", "1"));

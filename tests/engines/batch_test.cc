@@ -1,11 +1,13 @@
 // test: explores
 // WriteBatch: all of it or nothing, over maps of all kinds, under threads, in a full pool, and the
 // calls that it refuses. Crashes: testing/crash/explored.cc.
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "perdure/write_batch.h"
@@ -210,6 +212,41 @@ TEST_P(BatchTest, FullPoolsOfMixedSizes) {
   }
 }
 
+// Keys that ascend below those of other streams, until the pool is full: what a batch allocates was
+// planned, wherever leaves split.
+TEST_P(BatchTest, FullPoolsOfStreams) {
+  constexpr std::uint64_t kStreams = 7;
+  const auto key = [](std::uint64_t stream, std::uint64_t i) {
+    return "stream " + std::to_string(stream) + "/" + std::to_string(1'000'000 + i);
+  };
+  for (std::uint64_t seed = 1; seed <= scaled(30, 10, 3); ++seed) {
+    renew(2_MiB);
+    auto map = open<Bytes, Bytes>("m");
+    std::uint64_t next[kStreams] = {};
+    for (std::uint64_t round = 0;; ++round) {
+      auto draw = [&, n = std::uint64_t{0}](std::uint64_t below) mutable {
+        return mix(seed * 1'000'003 + round * 1009 + n++) % below;
+      };
+      WriteBatch batch;
+      std::uint64_t added[kStreams] = {};
+      for (std::uint64_t i = draw(100) + 1; i > 0; --i) {
+        const std::uint64_t stream = draw(kStreams);
+        batch.put(map, key(stream, next[stream] + added[stream]++), std::string(seed * 5, 'v'));
+      }
+      const Status s = pool_->commit(batch);
+      if (s == StatusCode::pool_full) break;
+      ASSERT_TRUE(s.ok()) << s.message();
+      for (std::uint64_t stream = 0; stream < kStreams; ++stream) next[stream] += added[stream];
+    }
+    for (std::uint64_t stream = 0; stream < kStreams; ++stream) {
+      for (std::uint64_t i = 0; i <= next[stream]; ++i) {
+        ASSERT_EQ(map.contains(key(stream, i)).present(), i < next[stream]);
+      }
+    }
+    expect_sound(*pool_);
+  }
+}
+
 TEST_P(BatchTest, RefusedBatches) {
   auto map = open<Bytes, Bytes>("m");
   TempPath other_path;
@@ -241,6 +278,118 @@ TEST_P(BatchTest, RefusedBatches) {
   batch.clear();
   batch.put(map, "a", "1");
   EXPECT_EQ(pool_->commit(batch).code(), StatusCode::read_only);
+}
+
+// The batch as a reader of its own writes.
+TEST_P(BatchTest, GetSeesWhatTheBatchHas) {
+  auto numbers = open<std::uint64_t, std::uint64_t>("numbers");
+  auto texts = open<Bytes, Bytes>("texts");
+  must(numbers.put(1, 1));
+  must(numbers.put(2, 2));
+  must(texts.put("a", "of the map"));
+  WriteBatch batch;
+  EXPECT_EQ(must(batch.get(numbers, 1)), 1U);
+  batch.put(numbers, 1, 10);
+  batch.erase(numbers, 2);
+  batch.put(numbers, 3, 30);
+  batch.put(texts, "", "empty");
+  batch.put(texts, "b", "1");
+  batch.put(texts, "b", std::string(5000, 'b'));
+  EXPECT_EQ(must(batch.get(numbers, 1)), 10U);
+  EXPECT_FALSE(must(batch.get(numbers, 2)));
+  EXPECT_EQ(must(batch.get(numbers, 3)), 30U);
+  EXPECT_FALSE(must(batch.get(numbers, 4)));
+  EXPECT_EQ(must(batch.get(texts, "a")), "of the map");
+  EXPECT_EQ(must(batch.get(texts, "")), "empty");
+  EXPECT_EQ(must(batch.get(texts, "b")), std::string(5000, 'b'));
+  EXPECT_EQ(must(numbers.get(1)), 1U);  // nothing was committed
+  must(pool_->commit(batch));
+  EXPECT_EQ(must(batch.get(numbers, 3)), 30U);
+  batch.clear();
+  EXPECT_EQ(must(batch.get(numbers, 1)), 10U);
+  batch.put(numbers, 9, 9);
+  must(pool_->close());
+  EXPECT_EQ(batch.get(numbers, 9).error().code(), StatusCode::invalid_argument);
+  pool_.reset();
+  reopen();
+}
+
+// What a call of an untyped map ignores makes no second key, and no other value.
+TEST_P(BatchTest, UntypedKeysAndValuesWithIgnoredBits) {
+  auto texts = open<Bytes, std::uint16_t>("texts");
+  auto map = must(pool_->untyped_map("texts"));
+  WriteBatch batch;
+  batch.put(map, {.word = 1, .bytes = ""}, {.word = 0xABC0001, .word_size = 2});
+  batch.put(map, {.word = 2, .bytes = ""}, {.word = 0xABC0002, .word_size = 2});
+  std::uint64_t seen = 0;
+  const auto note = [&](const UntypedValue& value) {
+    batch.put(map, {.bytes = "b"}, {.word = 7, .word_size = 2});  // may move what the batch holds
+    seen = value.word;
+  };
+  EXPECT_TRUE(batch.read(map, {.word = 3, .bytes = ""}, note).present());
+  EXPECT_EQ(seen, 2U);
+  must(pool_->commit(batch));
+  EXPECT_EQ(must(texts.get("")), 2U);
+  EXPECT_EQ(must(texts.get("b")), 7U);
+}
+
+TEST_P(BatchTest, ABatchWithAnErrorReadsNothing) {
+  auto map = open<Bytes, Bytes>("m");
+  WriteBatch batch;
+  batch.put(map, "a", "1");
+  batch.put(map, std::string(kMaxKeyBytes + 1, 'k'), "1");
+  EXPECT_EQ(batch.get(map, "a").error().code(), StatusCode::invalid_argument);
+  EXPECT_EQ(batch.get(map, "b").error().code(), StatusCode::invalid_argument);
+  batch.clear();
+  EXPECT_FALSE(must(batch.get(map, "a")));
+}
+
+// Maps and batches of some hundred mutations of few keys, against std::map.
+TEST_P(BatchTest, ScanSeesWhatTheBatchHas) {
+  if (!GetParam().ordered) GTEST_SKIP() << "the engine keeps no order";
+  auto map = must(pool_->ordered_map<Bytes, std::uint64_t>("m", {.engine = GetParam().engine}));
+  std::map<std::string, std::uint64_t> model;
+  std::uint64_t random = 7;
+  const auto next = [&](std::uint64_t n) { return (random = mix(random + 1)) % n; };
+  const auto name = [&] { return std::string(next(3), 'k') + std::to_string(next(90)); };
+  for (int round = 0; round < 40; ++round) {
+    WriteBatch batch;
+    auto after = model;
+    for (std::uint64_t n = next(60); n > 0; --n) {
+      const std::string key = next(20) == 0 ? "" : name();
+      if (next(3) == 0) {
+        batch.erase(map, key);
+        after.erase(key);
+      } else {
+        batch.put(map, key, n);
+        after[key] = n;
+      }
+    }
+    const std::string from = name(), to = name();
+    const std::uint64_t limit = next(3) == 0 ? next(20) : ~std::uint64_t{0};
+    for (const bool reverse : {false, true}) {
+      std::vector<std::pair<std::string, std::uint64_t>> expected, seen;
+      for (auto it = after.lower_bound(from); it != after.end() && it->first < to; ++it) {
+        expected.emplace_back(*it);
+      }
+      if (reverse) std::reverse(expected.begin(), expected.end());
+      expected.resize(std::min<std::uint64_t>(expected.size(), limit));
+      const auto visited =
+          must(batch.scan(map, {.from = from, .to = to, .limit = limit, .reverse = reverse},
+                          [&](Bytes key, std::uint64_t value) { seen.emplace_back(key, value); }));
+      EXPECT_EQ(seen, expected) << "round " << round;
+      EXPECT_EQ(visited, expected.size());
+    }
+    must(pool_->commit(batch));
+    model = std::move(after);
+    std::uint64_t entries = 0;
+    must(batch.scan(map, {}, [&](Bytes key, std::uint64_t value) {
+      EXPECT_EQ(model.at(std::string(key)), value);
+      ++entries;
+      return entries < 50;
+    }));
+    EXPECT_EQ(entries, std::min<std::uint64_t>(model.size(), 50));
+  }
 }
 
 // Threads move coins between accounts of two maps by batches, others add to them by fetch_add, and
