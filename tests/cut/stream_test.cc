@@ -250,8 +250,7 @@ TEST_F(Stream, AThreadWithNothingToDoSleepsAndAStoreWakesIt) {
   begin({.interval_ns = 5'000'000});
   ASSERT_TRUE(stream_->start());
   for (std::uint64_t i = 1; i < 4; ++i) {
-    wait_until([&] { return rests_.load(); });
-    EXPECT_EQ(stream_->lag_ns(), 0U);
+    wait_until([&] { return rests_ && stream_->lag_ns() == 0; });  // the watch is told first
     const std::uint64_t reached = stream_->reached();
     must(stream_->sync());
     EXPECT_EQ(stream_->reached(), reached) << "there is nothing to cut";
