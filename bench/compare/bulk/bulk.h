@@ -2,8 +2,8 @@
 // 24 random bytes, values of 150. With 5 million records every phase has as many operations as
 // redb's. docs/benchmarks.md says what differs.
 //
-// Every value that a phase reads is compared. After each phase that changes the store all of it is
-// read, untimed: it must have as many entries as it should, with these keys, in order.
+// Every value that a phase reads is compared. After each phase that changes the store a scan reads
+// it, untimed: it must have as many entries as it should, with these keys, in order.
 #pragma once
 
 #include <array>
