@@ -803,7 +803,7 @@ PERDURE_API perdure_status perdure_batch_require(perdure_batch* batch, perdure_m
 PERDURE_API perdure_status perdure_batch_require_absent(perdure_batch* batch, perdure_map* map,
                                                         const void* key, size_t key_size);
 // As perdure_get(), of what the key would have after a commit now: what the batch gives it, or else
-// what the map has.
+// what the map has. Fails with the error of the batch, if it keeps one.
 PERDURE_API perdure_status perdure_batch_get(perdure_batch* batch, perdure_map* map,
                                              const void* key, size_t key_size, void** value,
                                              size_t* value_size);

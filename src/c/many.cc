@@ -370,6 +370,7 @@ perdure_status perdure_batch_get(perdure_batch* batch, perdure_map* map, const v
   if (auto s = not_null(__func__, "map", map); s != PERDURE_OK) return s;
   const Busy busy(*batch);
   if (!busy.mine()) return Busy::refuse(__func__);
+  if (batch->first != PERDURE_OK) return failed(batch->first, "%s", batch->text);
   UntypedKey k;
   if (auto s = key_of(__func__, *map, key, key_size, k); s != PERDURE_OK) return s;
   return get(

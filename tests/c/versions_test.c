@@ -175,6 +175,7 @@ static void batches(perdure_pool* pool) {
   CHECK(perdure_batch_size(batch) == 0);
   OK(perdure_batch_put(batch, names, "cid", 3, "1", 1));
   INVALID("an integer of 8 bytes", perdure_batch_erase(batch, sums, "cid", 3));
+  INVALID("an integer of 8 bytes", perdure_batch_get(batch, names, "cid", 3, &text, NULL));
   CHECK(perdure_batch_size(batch) == 1);
   INVALID("", perdure_batch_put(NULL, names, "cid", 3, "1", 1));
   INVALID("an integer of 8 bytes", perdure_batch_commit(batch));
