@@ -272,3 +272,17 @@ def test_versions_are_those_of_the_store(path):
         version = objects.store.tag()
         objects["a"] = 2
         assert json.loads(objects.store.at(version)["a"]) == 1 and objects["a"] == 2
+
+
+def test_a_batch_reads_its_objects(path):
+    with perdure.open(path, serializer="json", keys=str) as objects:
+        objects["a"] = {"n": 1}
+        with objects.batch() as batch:
+            batch["b"] = [1, 2]
+            assert batch.get("a") == {"n": 1}
+            assert batch.get("b") == [1, 2]
+            assert batch.get("c", default="none") == "none"
+        with objects.pool.batch() as batch:
+            batch.put(objects, "a", 7)
+            assert batch.get(objects, "a") == 7
+        assert objects["a"] == 7
