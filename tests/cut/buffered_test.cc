@@ -131,8 +131,8 @@ TEST_F(Buffered, APowerFailureLosesNothingThatSyncReturnedFor) {
 TEST_F(Buffered, ACutComesWithoutASync) {
   in_killed_process(
       [&](Pool& pool) {
-        fill_pool(pool);
         const std::uint64_t cut = must(pool.epoch());
+        fill_pool(pool);
         const std::uint64_t filled = RealPlatform::now_ns();
         // Nothing asks for it. Until the last durable cut is younger than the content:
         const auto behind = [&] {
