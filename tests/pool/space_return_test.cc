@@ -94,7 +94,8 @@ TEST_P(SpaceReturn, AReserveServesValuesThatAreReplaced) {
   Pool pool = open();
   Texts map = map_of(pool);
   for (int round = 0; round < 10; ++round) put(map, 16);
-  EXPECT_EQ(must(pool.stats()).punched_bytes, 0U);
+  // Not all of any round: limbo may hold a few more values if a thread loses its core.
+  EXPECT_LT(must(pool.stats()).punched_bytes, 16_MiB);
 }
 
 TEST_P(SpaceReturn, WithoutThreadsItIsTheProgramsWork) {
