@@ -810,7 +810,7 @@ PERDURE_API perdure_status perdure_batch_get(perdure_batch* batch, perdure_map* 
 // Does all of the batch, or nothing of it, across every crash; durable when it returns PERDURE_OK.
 // The batch stays as it is, and can be committed again. While it runs, reads may see some of its
 // changes and not yet others; perdure_pool_read_batch() sees none or all. Mutations of other
-// threads wait. O(n log n).
+// threads wait, but not for a small batch of phast maps. O(n log n).
 // Errors, with nothing done: CONFLICT (a requirement is not met); those of the single calls;
 // UNSUPPORTED; BUSY (a rollback is under way, or another thread is in a call on the batch).
 PERDURE_API perdure_status perdure_batch_commit(perdure_batch* batch);

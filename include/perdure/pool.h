@@ -256,10 +256,15 @@ class Pool {
   // read_batch() none or all. In a map with versions they lie in one version.
   // First it makes sure that nothing can fail: it enlarges hash tables, and allocates all blocks.
   // So it may need more space in the pool than the entries take, and a batch that is large in
-  // relation to a hash table makes the table grow early. Mutations of other threads wait meanwhile,
-  // and so do sync(), check(), compact() and the making of maps. After a kill the first batch waits
-  // for the recovery that goes on in the background. O(n log n) for n mutations, beside the calls
-  // that it stands for; 3 fences beside those of the single calls, of which phast's share some.
+  // relation to a hash table makes the table grow early. At most 256 keys and 256 KiB of phast maps
+  // go beside other calls: only mutations of these keys wait, and of keys that share a latch with
+  // them (one in four of a leaf). (But not with integer key 0, with an integer as the value of a
+  // byte-string key, or if two new keys share a latch, as ascending ones do.) For any other batch,
+  // and for one that meets others again and again, the mutations of all threads wait, and so do
+  // sync(), check(), compact() and the making of maps.
+  // After a kill the first batches wait for the recovery that goes on in the background.
+  // O(n log n) for n mutations, beside the calls that it stands for; 3 fences beside those of the
+  // single calls, of which phast's share some.
   // Errors, with nothing done: conflict; invalid_argument (a map of another pool; what the batch
   // has refused; a call from a callback of a read); those of the single calls; unsupported (an
   // engine that takes no batches, or a map of the pool that cannot be read); busy (a rollback is

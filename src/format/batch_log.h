@@ -6,8 +6,9 @@
 // INVARIANTS
 //   pool.L1  (C) A word that is not 0 names a whole record: the record is durable before the word
 //       is stored.
-//   pool.L2  (C) While the word is not 0, no mutation of another thread has happened since the
-//       commit: it is durably 0 before the gate is opened, and before a map serves.
+//   pool.L2  (C) While the word is not 0, no mutation of another thread has changed a key of the
+//       batch since the commit: it is durably 0 before the gate is opened, or the keys are
+//       released, and before a map serves.
 //   pool.L3  (C) The word counts only in a dirty pool: a batch is done before a close or a seal. A
 //       copy of a sealed file may have an old word, which is cleared before the pool gets dirty.
 // OPERATIONS
@@ -44,9 +45,13 @@ class BatchLog : public Growth<P> {
     header_.batch_log = layout::kBatchLog;
     return this->write_headers("pool.batch.second_copy"_site);
   }
+  // Of the word, from commit to clear, for batches that do not close the gate
+  // (pool/latched_batch.h).
+  typename P::Latch& batch_latch() { return word_latch_; }
   // Commits the batch with this durable record of so many bytes. False: the pool is poisoned.
   [[gnu::noinline]] bool commit_batch(std::uint64_t record, std::uint64_t bytes) {
     PERDURE_ASSERT(P, "pool.L1", platform_.persisted(this->storage_.base() + record, bytes));
+    PERDURE_ASSERT(P, "batch.J3", platform_.load(batch_word()) == 0);
     return set_word(word_of(record), "pool.batch.commit"_site);
   }
   // The batch is done, durably.
@@ -75,6 +80,7 @@ class BatchLog : public Growth<P> {
   using Base::header_, Base::platform_;
 
  private:
+  typename P::Latch word_latch_;
   static constexpr std::uint64_t kOffsets = (1ULL << 48) - 1;
 
   static Status damaged_word() {

@@ -107,7 +107,8 @@ static_assert(std::is_trivially_copyable_v<Header>);
 
 // The record of a batch, in a block of its own. After it the runs that the batch has in hand. Then
 // for each map of the batch a BatchMap, and behind that for each of its mutations a BatchEntry with
-// the bytes of its key and of its value, each padded to 8.
+// the bytes of its key and of its value, each padded to 8. An entry that names a block has neither:
+// the record (index/record.h) in it has both.
 struct BatchRecord {
   std::uint64_t magic;
   std::uint64_t bytes;  // of the whole record
@@ -131,10 +132,10 @@ struct BatchMap {
 };
 struct BatchEntry {
   std::uint64_t key;    // of an integer key
-  std::uint64_t value;  // of a word
+  std::uint64_t value;  // of a word; the offset of the block
   std::uint32_t key_bytes;
   std::uint32_t value_bytes;
-  std::uint32_t erases;     // 1: an erase; 0: a put
+  std::uint32_t kind;       // 0: a put; 1: an erase; 2: a put that names a block
   std::uint32_t word_size;  // of the value; 0: bytes
 };
 static_assert(sizeof(BatchRecord) == 32 && sizeof(BatchRun) == 16 && sizeof(BatchMap) == 32 &&

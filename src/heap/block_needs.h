@@ -22,33 +22,28 @@ struct BlockRun {
 
 class BlockNeeds {
  public:
-  // Adds blocks of at least n bytes. `spare`: more than are likely to be used. When a replay plans
-  // the rest of a batch, there may be fewer than that, and it goes on without them.
-  [[nodiscard]] bool add(std::size_t n, BlockKind kind, std::uint64_t count = 1,
-                         bool spare = false) {
-    Needs& needs = needs_[spare ? 1 : 0];
+  // Adds blocks of at least n bytes.
+  [[nodiscard]] bool add(std::size_t n, BlockKind kind, std::uint64_t count = 1) {
     if (n <= kCounted) {
-      needs.counts[static_cast<std::uint32_t>(kind)][class_of(n)] += count;
+      counts_[static_cast<std::uint32_t>(kind)][class_of(n)] += count;
       return true;
     }
     for (; count > 0; --count) {
-      if (!needs.large.push_back({n, kind})) return false;
+      if (!large_.push_back({n, kind})) return false;
     }
     return true;
   }
-  // Calls visit(bytes, kind) for each block, until it returns false. The spare ones come last.
-  // Large ones come first: the small ones may lie where a large one has no room.
+  // Calls visit(bytes, kind) for each block, until it returns false. Large ones come first: the
+  // small ones may lie where a large one has no room.
   template <class F>
   bool for_each(F&& visit) const {
-    for (const Needs& needs : needs_) {
-      for (const Large& large : needs.large) {
-        if (!visit(large.bytes, large.kind)) return false;
-      }
-      for (std::uint32_t kind = 0; kind < kBlockKinds; ++kind) {
-        for (std::uint32_t c = kClassCount; c-- > 0;) {
-          for (std::uint64_t n = needs.counts[kind][c]; n > 0; --n) {
-            if (!visit(kClassSizes[c], static_cast<BlockKind>(kind))) return false;
-          }
+    for (const Large& large : large_) {
+      if (!visit(large.bytes, large.kind)) return false;
+    }
+    for (std::uint32_t kind = 0; kind < kBlockKinds; ++kind) {
+      for (std::uint32_t c = kClassCount; c-- > 0;) {
+        for (std::uint64_t n = counts_[kind][c]; n > 0; --n) {
+          if (!visit(kClassSizes[c], static_cast<BlockKind>(kind))) return false;
         }
       }
     }
@@ -62,15 +57,14 @@ class BlockNeeds {
     std::size_t bytes = 0;
     BlockKind kind = BlockKind::plain;
   };
-  struct Needs {
-    std::uint64_t counts[kBlockKinds][kClassCount] = {};
-    Array<Large> large = {};
-  };
-  Needs needs_[2];  // those that will be used; spare ones
+  std::uint64_t counts_[kBlockKinds][kClassCount] = {};
+  Array<Large> large_;
 };
 
 class BlockStash {
  public:
+  // Before that take() finds nothing.
+  void serve() { serves_ = true; }
   [[nodiscard]] bool put(const BlockRun& run) { return runs_.push_back(run); }
   [[nodiscard]] bool put(std::uint32_t size_class, BlockKind kind, std::uint64_t block) {
     return blocks_[static_cast<std::uint32_t>(kind)][size_class].push_back(block);
@@ -80,6 +74,7 @@ class BlockStash {
   // needs the larger one finds another: there are as many blocks as needs, each at least as large
   // as its need.
   std::uint64_t take(std::uint32_t size_class, std::uint64_t extents, BlockKind kind) {
+    if (!serves_) return 0;
     if (size_class != kClassCount) {
       const std::uint32_t alignment = kClassSizes[size_class] & -kClassSizes[size_class];
       for (std::uint32_t c = size_class; c < kClassCount; ++c) {
@@ -112,6 +107,7 @@ class BlockStash {
  private:
   Array<std::uint64_t> blocks_[kBlockKinds][kClassCount];
   Array<BlockRun> runs_;
+  bool serves_ = false;
 };
 
 }  // namespace perdure

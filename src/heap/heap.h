@@ -89,8 +89,8 @@ class Heap final : public heap::Audit<P> {
   // that is discarded is one of them again, until release_stash(). For a thread beside which none
   // allocates. Errors: those of allocate(); then it has none.
   [[gnu::noinline]] Status fill_stash(const BlockNeeds& needs) {
-    if (Status s = begin_stash(); !s.ok()) return s;
-    Status s;
+    Status s = begin_stash(true);
+    if (!s.ok()) return s;
     (void)needs.for_each([&](std::size_t n, BlockKind kind) {
       s = stash_one(n, kind);
       return s.ok();
@@ -98,24 +98,26 @@ class Heap final : public heap::Audit<P> {
     if (!s.ok()) release_stash();
     return s;
   }
-  // In a recovery. `runs`: those that the stash of the dead process had. Takes the runs that are
-  // still free, at their places, and of the other blocks of `needs` as many as there are. Errors:
-  // out_of_memory, poisoned.
-  [[gnu::noinline]] Status refill_stash(const BlockNeeds& needs, std::span<const BlockRun> runs) {
-    if (Status s = begin_stash(); !s.ok()) return s;
-    Status s;
+  // In a recovery. Takes the runs that the stash of the dead process had, at their places, if they
+  // are still free. Nothing gets them before refill_stash(). Errors: out_of_memory, poisoned.
+  [[gnu::noinline]] Status find_runs(std::span<const BlockRun> runs) {
+    Status s = begin_stash(false);
     for (const BlockRun& run : runs) {
       if (s.ok()) s = stash_again(run);
     }
-    if (s.ok()) {
-      (void)needs.for_each([&](std::size_t n, BlockKind kind) {
-        if (class_for(n) == kClassCount) return true;
-        s = stash_one(n, kind);
-        if (s == StatusCode::pool_full || s == StatusCode::read_only) s = {};
-        return s.ok();
-      });
-    }
-    if (!s.ok()) release_stash();
+    return s;
+  }
+  // After find_runs(): adds as many of the other blocks of `needs` as there are. Errors:
+  // out_of_memory, poisoned.
+  [[gnu::noinline]] Status refill_stash(const BlockNeeds& needs) {
+    Status s;
+    (void)needs.for_each([&](std::size_t n, BlockKind kind) {
+      if (class_for(n) == kClassCount) return true;
+      s = stash_one(n, kind);
+      if (s == StatusCode::pool_full || s == StatusCode::read_only) s = {};
+      return s.ok();
+    });
+    stash_->serve();
     return s;
   }
   // The number of runs that fill_stash(needs) takes. Calls visit(run) for each afterwards.
@@ -232,9 +234,11 @@ class Heap final : public heap::Audit<P> {
   [[gnu::noinline]] std::uint64_t take_stashed(std::size_t n, BlockKind kind) {
     return stash_->take(class_for(n), this->extents_for(n), kind);
   }
-  Status begin_stash() {
+  Status begin_stash(bool serves) {
     stash_.reset(new (std::nothrow) BlockStash);
-    return stash_ == nullptr ? Status(StatusCode::out_of_memory) : Status();
+    if (stash_ == nullptr) return StatusCode::out_of_memory;
+    if (serves) stash_->serve();
+    return {};
   }
   // Not from the stash, which is being filled.
   Status stash_one(std::size_t n, BlockKind kind) {

@@ -88,8 +88,47 @@ struct MapKinds {
 // Their keys are distinct. The puts come first; both are sorted.
 struct BatchPlan {
   std::span<const detail::Mutation> mutations;
-  std::span<const bool> present;  // whether the key of mutations[i] is
+  std::span<const bool> present;    // whether the key of mutations[i] is
+  std::span<std::uint64_t> blocks;  // with the entry of mutations[i], not published; 0: none
   BlockNeeds& needs;
+  bool replays = false;  // the rest of a batch, at an open: it must not write entries
+};
+
+// What a key of a map must be for a batch to happen.
+struct BatchRequirement {
+  std::uint32_t target = 0;  // the map, by its number in the batch
+  std::uint32_t number = 0;  // in the batch, from 1
+  bool present = false;      // with this value
+  detail::Key key = {};
+  detail::Value value = {};
+};
+
+// The latches of the keys of a small batch in one map (pool/latched_batch.h). The caller is pinned
+// as a mutation. The calls come in this order: fits, make_records; latch until it returns true,
+// and make_place before each; unmet, store, settle, finish, clean_up. Or release after latch.
+class BatchLatches {
+ public:
+  virtual ~BatchLatches() = default;
+  // Whether it is likely that all keys can be latched together.
+  virtual bool fits() = 0;
+  // Writes the entries of puts into blocks that nothing names yet; blocks[i]: of mutation i, or 0.
+  // The caller fences. Errors: those of an insert.
+  virtual Status make_records(std::span<std::uint64_t> blocks) = 0;
+  // Makes the place that latch() has missed. No latch is held. Errors: those of an insert.
+  virtual Status make_place() = 0;
+  // Takes the latch of each key, also of those that are required, and a place for each new one.
+  // False: it holds none of them, because another thread has one, or because a place is missing.
+  virtual bool latch() = 0;
+  virtual void release() = 0;
+  // The number of the first requirement that is not met; 0: there is none. Errors: of a read.
+  virtual Expected<std::uint32_t> unmet() const = 0;
+  virtual void store() = 0;
+  // Writes back and fences what store() has stored. False: the pool is poisoned.
+  virtual bool settle() = 0;
+  // Shows the new entries, if they are durable. Releases the latches.
+  virtual void finish(bool durable) = 0;
+  // Retires what was replaced, after finish() of all maps of the batch.
+  virtual void clean_up() = 0;
 };
 
 // An engine instance, as the pool calls it. A method that enumerates returns corruption if the
@@ -130,10 +169,25 @@ class EngineInstance : public MarkingMap, public tombstone::Allocated {
   virtual Expected<bool> compact() { return false; }
   // Called while no other mutation and no step of background work runs. Makes sure that none of the
   // mutations can fail for want of a place, and adds the blocks that they will allocate to
-  // plan.needs. Changes no entry. Errors: those of an insert; unsupported.
+  // plan.needs. It may also write the entry of a put into a plain block, and put that into
+  // plan.blocks; the caller fences, and frees it after an error. Changes no entry. Errors: those of
+  // an insert; unsupported.
   virtual Status plan_batch(const BatchPlan& plan) {
     (void)plan;
     return Status::format(StatusCode::unsupported, "the engine takes no batches");
+  }
+  // Between the two, write_many() of these mutations publishes these blocks of plan_batch().
+  virtual void begin_apply(std::span<const detail::Mutation> mutations,
+                           std::span<const std::uint64_t> blocks) {
+    (void)mutations, (void)blocks;
+  }
+  virtual void end_apply() {}
+  // For a small batch of these mutations, of distinct keys, and of requirements. They must stay
+  // valid. Null: the engine has no such latches, or memory is short.
+  virtual std::unique_ptr<BatchLatches> latches_for(std::span<const detail::Mutation> mutations,
+                                                    std::span<const BatchRequirement> required) {
+    (void)mutations, (void)required;
+    return nullptr;
   }
   // The open version of a map with versions: the mutations of a batch lie in it.
   virtual std::uint64_t batch_version() { return 0; }

@@ -382,7 +382,8 @@ class MapEngine : public Interface, public EngineInstance {
   std::size_t write_some(Mutations mutations, Done done) {
     std::size_t together = 0;
     if constexpr (requires { typename Engine::Pending; }) {
-      if (mutations.size() > 1 && engine().begin_group(mutations.size())) {
+      const bool grouped = mutations.size() > 1 || context_.epochs.gate().does_batch();
+      if (grouped && engine().begin_group(mutations.size())) {
         together = write_together(mutations, done);
       }
       if (together == 0) done(0, this->write_one(mutations[0]));

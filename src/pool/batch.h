@@ -1,34 +1,40 @@
 // Batch: mutations of any maps of one pool that happen wholly or not at all, across every crash.
 //
-// WHAT  One batch at a time. Its mutations are prepared so that none can fail, written to a record,
+// WHAT  A batch of any size and of any engines. One at a time; latched_batch.h has small ones,
+//   which hold no others up. Its mutations are prepared so that none can fail, written to a record,
 //   and committed by one word. Then they are done. After a crash the next open does the rest.
 // LAYOUT  format/layout.h, batch_record.h
 // INVARIANTS
 //   batch.I1  (C) From the commit to the end of the last mutation no other mutation of the pool
 //       happens: the gate is closed (gate.h). At an open, no map serves yet.
-//   batch.I2  (C) What the mutations allocate is in the heap's stash at the commit. Later the
-//       blocks that are not used yet are free: an open, which allocates nothing else, finds them.
-//       Blocks of several extents must lie where the stash had them, so the record names these
-//       runs. Extents one by one are alike.
-//   batch.I3  Doing a mutation again changes nothing, because no other one came in between. An open
-//       leaves out those whose key is as it should be, also for the blocks they would take.
-//   batch.I4  (C) A hash table has a slot for every put, in the order of the puts. Its engine does
+//   batch.I2  (C) What the mutations will use is theirs at the commit. Blocks with the entry of a
+//       put are durable, and the record names them: an open marks them, as no map may reach them
+//       yet. Other blocks are in the heap's stash. Those that are not used yet are free later: an
+//       open, which allocates nothing else, finds them. Blocks of several extents must lie where
+//       the stash had them, so the record names these runs. Extents one by one are alike.
+//   batch.I3  Doing a mutation again changes nothing, because no other one of its key came in
+//       between. An open leaves out those whose key is as it should be, also for the blocks they
+//       would take.
+//   batch.I4  (C) The structure of a map has room for every put at the commit, and at an open still
+//       has it. A hash table has a slot for every put, in the order of the puts. Its engine does
 //       them one by one, so that a crash leaves the first ones, and the rest find the slots that
-//       the plan saw.
+//       the plan saw. A leaf has a free slot for every new key in its range.
 // OPERATIONS  (the gate is closed, and no step of background work runs)
 //   sort     before the gate is closed. Of each map the puts come first: an erase may free the leaf
 //            that has the place of a put. Then by key.
 //   choose   leaves out the mutations that would change nothing.
 //   prepare  every engine makes places (EngineInstance::plan_batch), and the heap allocates all
 //            blocks. What it changes changes no entry. Fails with no effect.
-//   record   all that an open needs. 1 fence.
+//   record   all that an open needs: of each mutation key and value, or the block that has both,
+//            if the engine has written it already. 1 fence, also for these blocks.
 //   commit   format/batch_log.h. 1 fence: linearization point and persist point. Reads may see the
 //            mutations one by one from here on.
 //   apply    write_many() of each map, with the engine's fences.
 //   clear    1 fence. Then the record's block is freed.
 //   A failure after the commit, which nothing explains but a shortage of DRAM, poisons the pool:
 //   nothing is acknowledged any more, no close vouches for it, and the next open does the rest.
-// RECOVERY  after complete() of all maps, before the first serves (pool/opening.h): the mutations
+// RECOVERY  The blocks that the record names are marked before the heap's sweep begins. The rest
+//   comes after complete() of all maps, before the first serves (pool/opening.h): the mutations
 //   that are left are planned and applied as above, then clear. A map of the batch that cannot be
 //   opened refuses the pool.
 // PROGRESS  blocking. Mutations of other threads wait from the choice to the end of clear. The
@@ -61,6 +67,11 @@ struct BatchMutation {
   std::uint32_t target = 0;
   detail::Mutation mutation = {};
 };
+
+inline Status unmet_requirement(std::uint32_t number) {
+  return Status::format(StatusCode::conflict,
+                        "requirement %u of the batch is not met; nothing was changed", number);
+}
 
 // The order in which a batch does its mutations, which are of distinct keys.
 class BatchOrder {
@@ -126,6 +137,7 @@ class Batch {
     for (bool again = false;; again = true) {
       Status s = prepare();
       if (s.ok()) break;
+      free_blocks();
       if (s != StatusCode::pool_full || again) return s;
       core_.epochs().drain_for_room();
       core_.heap().reclaim();
@@ -142,6 +154,29 @@ class Batch {
     return {};
   }
 
+  // Marks the blocks that the record names, before the sweep of an open frees what nothing has
+  // marked. Errors: corruption; of the heap.
+  static Status mark_blocks(PoolCore<P>& core, std::uint64_t record) {
+    if (Status s = core.heap().read_table(); !s.ok()) return s;
+    batch_record::Reader<P> in(core.platform(), core.heap(), record);
+    if (Status s = in.open(); !s.ok()) return s;
+    bool whole = true;
+    BlockRun run;
+    for (std::uint32_t i = 0; whole && i < in.runs(); ++i) whole = in.next(run);
+    for (std::uint32_t i = 0; whole && i < in.maps(); ++i) {
+      layout::BatchMap line{};
+      whole = in.next(line);
+      for (std::uint64_t n = 0; whole && n < line.entries; ++n) {
+        detail::Mutation mutation;
+        std::uint64_t block = 0;
+        whole = in.next(mutation, block);
+        if (!whole || block == 0) continue;
+        Status s = core.heap().mark_serving(block, "pool.batch.mark_block"_site);
+        if (!s.ok()) return s;
+      }
+    }
+    return whole && in.ended() ? Status() : in.damaged();
+  }
   // Does what is left of the batch with this record. `find(slot, root)` returns the open map there,
   // or null. No map serves yet. Errors: corruption; those of a shortage; poisoned.
   template <class Find>
@@ -173,6 +208,7 @@ class Batch {
    private:
     Gate<P>& gate_;
   };
+  static constexpr std::size_t kTogether = 64;
   // The mutations of one target: [begin, end) of mutations_.
   struct Part {
     BatchTarget target;
@@ -186,29 +222,22 @@ class Batch {
   std::span<const bool> present_of(const Part& part) const {
     return {present_.begin() + part.begin, present_.begin() + part.end};
   }
-  [[nodiscard]] bool add(Part& part, const detail::Mutation& mutation, bool present) {
+  std::span<std::uint64_t> blocks_of(const Part& part) {
+    return {blocks_.begin() + part.begin, part.end - part.begin};
+  }
+  [[nodiscard]] bool add(Part& part, const detail::Mutation& mutation, bool present,
+                         std::uint64_t block) {
     ++part.end;
-    return mutations_.push_back(mutation) && present_.push_back(present);
+    return mutations_.push_back(mutation) && present_.push_back(present) &&
+           blocks_.push_back(block);
   }
 
   // --- choose ---
 
-  // Whether the key is as the mutation leaves it. `present`: gets whether the key is there.
-  static Expected<bool> is_done(EngineInstance& map, const detail::Mutation& mutation,
-                                bool& present) {
-    const bool erases = batch_record::erases(mutation);
-    bool same = false;
-    auto found = map.index().read(mutation.key, [&](const detail::Value& value) {
-      same = !erases && detail::same_value(value, mutation.value);
-    });
-    if (!found) return found;
-    present = *found;
-    return erases ? !present : same;
-  }
-
   Status choose(std::span<const BatchTarget> targets, std::span<const BatchMutation> mutations,
                 const BatchOrder& order) {
-    if (!mutations_.reserve(order.size()) || !present_.reserve(order.size())) {
+    if (!mutations_.reserve(order.size()) || !present_.reserve(order.size()) ||
+        !blocks_.reserve(order.size())) {
       return StatusCode::out_of_memory;
     }
     std::uint32_t target = 0;
@@ -219,13 +248,12 @@ class Batch {
         const std::size_t n = mutations_.size();
         if (!parts_.push_back({targets[target], n, n})) return StatusCode::out_of_memory;
       }
-      detail::Mutation some[kTogether];
-      while (end < order.size() && end - begin < kTogether &&
+      Some some;
+      while (end < order.size() && some.count < kTogether &&
              mutations[order[end]].target == target) {
-        some[end - begin] = mutations[order[end]].mutation;
-        ++end;
+        some.mutations[some.count++] = mutations[order[end++]].mutation;
       }
-      if (Status s = choose_some(parts_[parts_.size() - 1], {some, end - begin}); !s.ok()) return s;
+      if (Status s = choose_some(parts_[parts_.size() - 1], some); !s.ok()) return s;
     }
     forget_empty_part();
     return {};
@@ -236,48 +264,57 @@ class Batch {
     const Part& last = parts_[parts_.size() - 1];
     if (last.begin == last.end) (void)parts_.pop_back();
   }
-  // Reads the keys together, so that their cache misses overlap.
-  Status choose_some(Part& part, std::span<const detail::Mutation> mutations) {
+  // Mutations of one map.
+  struct Some {
+    std::size_t count = 0;
+    detail::Mutation mutations[kTogether];
+    std::uint64_t blocks[kTogether] = {};  // redo: that the record names
+  };
+  // Whether the put has given its key this value. The value of a named block lies in that: one that
+  // is equal would leave the block to nobody.
+  static bool is_value(const Some& some, std::size_t i, const detail::Value& value) {
+    const detail::Mutation& mutation = some.mutations[i];
+    if (some.blocks[i] != 0) return value.bytes.data() == mutation.value.bytes.data();
+    return !batch_record::erases(mutation) && detail::same_value(value, mutation.value);
+  }
+  // Adds those whose keys are not as they leave them. Reads the keys together, so that their cache
+  // misses overlap.
+  Status choose_some(Part& part, const Some& some) {
     detail::Key keys[kTogether];
     bool present[kTogether] = {};
     bool same[kTogether] = {};
-    for (std::size_t i = 0; i < mutations.size(); ++i) keys[i] = mutations[i].key;
-    auto read = part.target.map->index().read_many(
-        {keys, mutations.size()}, [&](std::size_t i, const detail::Value& value) {
-          present[i] = true;
-          same[i] =
-              !batch_record::erases(mutations[i]) && detail::same_value(value, mutations[i].value);
-        });
+    for (std::size_t i = 0; i < some.count; ++i) keys[i] = some.mutations[i].key;
+    auto read = part.target.map->index().read_many({keys, some.count},
+                                                   [&](std::size_t i, const detail::Value& value) {
+                                                     present[i] = true;
+                                                     same[i] = is_value(some, i, value);
+                                                   });
     if (!read) return std::move(read.error());
-    for (std::size_t i = 0; i < mutations.size(); ++i) {
-      const bool done = batch_record::erases(mutations[i]) ? !present[i] : same[i];
-      if (!done && !add(part, mutations[i], present[i])) return StatusCode::out_of_memory;
+    for (std::size_t i = 0; i < some.count; ++i) {
+      const bool done = batch_record::erases(some.mutations[i]) ? !present[i] : same[i];
+      if (!done && !add(part, some.mutations[i], present[i], some.blocks[i])) {
+        return StatusCode::out_of_memory;
+      }
     }
     return {};
   }
 
   // --- prepare, record, apply ---
 
-  Status plan(BlockNeeds& needs) {
+  Status plan(BlockNeeds& needs, bool replays) {
     for (const Part& part : parts_) {
-      Status s = part.target.map->plan_batch({mutations_of(part), present_of(part), needs});
+      Status s = part.target.map->plan_batch(
+          {mutations_of(part), present_of(part), blocks_of(part), needs, replays});
       if (!s.ok()) return s;
     }
     return {};
   }
   Status prepare() {
     BlockNeeds needs;
-    if (Status s = plan(needs); !s.ok()) return s;
-    head_ = {.magic = layout::kBatchMagic,
-             .bytes = sizeof(layout::BatchRecord) + parts_.size() * sizeof(layout::BatchMap),
-             .maps = static_cast<std::uint32_t>(parts_.size()),
-             .runs = core_.heap().count_runs(needs),
-             .crc = 0,
-             .reserved = 0};
-    head_.bytes += head_.runs * sizeof(layout::BatchRun);
-    for (const detail::Mutation& mutation : mutations_) {
-      head_.bytes += batch_record::bytes_of(mutation);
-    }
+    if (Status s = plan(needs, false); !s.ok()) return s;
+    head_ = batch_record::head_of(parts_, core_.heap().count_runs(needs),
+                                  {mutations_.begin(), mutations_.size()},
+                                  {blocks_.begin(), blocks_.size()});
     // Before the stash, which is not for the record.
     auto record = core_.heap().allocate(head_.bytes, BlockKind::plain);
     if (!record) return std::move(record.error());
@@ -286,37 +323,32 @@ class Batch {
     if (!s.ok()) core_.heap().free(record_);
     return s;
   }
+  void free_blocks() {
+    for (std::uint64_t& block : blocks_) {
+      if (block != 0) core_.heap().free(std::exchange(block, 0));
+    }
+  }
 
   // Returns false if the pool is poisoned.
   bool write_record() {
-    P& platform = core_.platform();
     auto* memory = core_.heap().template at<std::byte>(record_);
-    batch_record::Writer<P> out(platform, memory, record_, head_);
-    core_.heap().for_each_run([&](const BlockRun& run) { out.add(run); });
-    for (const Part& part : parts_) {
-      out.add({.slot = part.target.slot,
-               .reserved = 0,
-               .root = part.target.root,
-               .version = part.target.map->batch_version(),
-               .entries = part.end - part.begin});
-      for (const detail::Mutation& mutation : mutations_of(part)) {
-        core_.epochs().gate().slow_record();  // it may be longer than the log
-        out.add(mutation);
-      }
-    }
-    out.end();
-    platform.flush(memory, head_.bytes, "pool.batch.record"_site);
-    return platform.fence("pool.batch.record"_site);
+    return batch_record::write(
+        core_.platform(), memory, record_, head_, parts_, {mutations_.begin(), mutations_.size()},
+        {blocks_.begin(), blocks_.size()},
+        [&](auto& out) { core_.heap().for_each_run([&](const BlockRun& run) { out.add(run); }); },
+        [&] { core_.epochs().gate().slow_record(); });  // it may be longer than the log
   }
 
   Status apply() {
     for (const Part& part : parts_) {
       Status first;
+      part.target.map->begin_apply(mutations_of(part), blocks_of(part));
       part.target.map->index().write_many(mutations_of(part),
                                           [&](std::size_t, Expected<bool> result) {
                                             if (!result && first.ok())
                                               first = std::move(result.error());
                                           });
+      part.target.map->end_apply();
       if (!first.ok()) return first;
     }
     return {};
@@ -326,7 +358,7 @@ class Batch {
 
   template <class Find>
   Status read_record(Find&& find) {
-    batch_record::Reader<P> in(core_.heap(), record_);
+    batch_record::Reader<P> in(core_.platform(), core_.heap(), record_);
     if (Status s = in.open(); !s.ok()) return s;
     for (std::uint32_t i = 0; i < in.runs(); ++i) {
       BlockRun run;
@@ -351,13 +383,12 @@ class Batch {
   }
   // Keeps what is left to do.
   Status read_part(batch_record::Reader<P>& in, const layout::BatchMap& line, Part& part) {
-    for (std::uint64_t i = 0; i < line.entries; ++i) {
-      detail::Mutation mutation;
-      if (!in.next(mutation)) return in.damaged();
-      bool present = false;
-      auto done = is_done(*part.target.map, mutation, present);
-      if (!done) return in_recovery(std::move(done.error()));
-      if (!*done && !add(part, mutation, present)) return StatusCode::out_of_memory;
+    for (std::uint64_t left = line.entries; left > 0;) {
+      Some some;
+      for (; left > 0 && some.count < kTogether; --left, ++some.count) {
+        if (!in.next(some.mutations[some.count], some.blocks[some.count])) return in.damaged();
+      }
+      if (Status s = choose_some(part, some); !s.ok()) return in_recovery(std::move(s));
     }
     part.target.map->begin_replay(line.version);
     part.replays = true;
@@ -365,8 +396,9 @@ class Batch {
   }
   Status redo_left() {
     BlockNeeds needs;
-    Status s = plan(needs);
-    if (s.ok()) s = core_.heap().refill_stash(needs, {runs_.begin(), runs_.size()});
+    Status s = core_.heap().find_runs({runs_.begin(), runs_.size()});
+    if (s.ok()) s = plan(needs, true);
+    if (s.ok()) s = core_.heap().refill_stash(needs);
     if (s.ok()) s = apply();
     return in_recovery(std::move(s));
   }
@@ -388,12 +420,11 @@ class Batch {
     }
   }
 
-  static constexpr std::size_t kTogether = 64;
-
   PoolCore<P>& core_;
   Array<Part> parts_;
   Array<detail::Mutation> mutations_;
-  Array<bool> present_;  // whether the key of the mutation is, before it
+  Array<bool> present_;          // whether the key of the mutation is, before it
+  Array<std::uint64_t> blocks_;  // with the entry of the mutation; 0: none
   layout::BatchRecord head_{};
   std::uint64_t record_ = 0;
   Array<BlockRun> runs_;  // of the stash of the process that died

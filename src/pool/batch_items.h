@@ -15,6 +15,7 @@
 
 #include "perdure/index.h"
 #include "pool/batch.h"
+#include "pool/latched_batch.h"
 #include "util/containers.h"
 #include "util/hash.h"
 
@@ -30,12 +31,6 @@ class BatchItems {
     Key key = {};
     Value value = {};
   };
-  struct Requirement {
-    std::uint32_t map = 0;  // in maps()
-    bool present = false;
-    Key key = {};
-    Value value = {};
-  };
 
   // Copies the item. Returns false if memory is short; then nothing has changed. Amortised
   // O(bytes).
@@ -48,7 +43,11 @@ class BatchItems {
                                          {.kind = puts ? MutationKind::put : MutationKind::erase,
                                           .key = item.key,
                                           .value = puts ? item.value : Value()}})
-                               : require({map, item.kind == Kind::require, item.key, item.value});
+                               : require({.target = map,
+                                          .number = 0,
+                                          .present = item.kind == Kind::require,
+                                          .key = item.key,
+                                          .value = item.value});
     added_ += added ? 1 : 0;
     return added;
   }
@@ -58,7 +57,8 @@ class BatchItems {
   std::span<const BatchMutation> mutations() const noexcept {
     return {mutations_.begin(), mutations_.size()};
   }
-  std::span<const Requirement> requirements() const noexcept {
+  // Their targets, too.
+  std::span<const BatchRequirement> requirements() const noexcept {
     return {requirements_.begin(), requirements_.size()};
   }
   std::span<const Handle<Index>> maps() const noexcept { return {maps_.begin(), maps_.size()}; }
@@ -82,7 +82,8 @@ class BatchItems {
     while (map < maps_.size() && maps_[map].get() != &index) ++map;
     return map < maps_.size() || maps_.push_back(Handle<Index>(&index));
   }
-  bool require(Requirement requirement) noexcept {
+  bool require(BatchRequirement requirement) noexcept {
+    requirement.number = static_cast<std::uint32_t>(requirements_.size() + 1);
     return copy(requirement.key.bytes) && copy(requirement.value.bytes) &&
            requirements_.push_back(requirement);
   }
@@ -177,7 +178,7 @@ class BatchItems {
   // Keys that were chosen to collide in one batch do not in another.
   const std::uint64_t seed_ = mix(reinterpret_cast<std::uintptr_t>(this)) | 1;
   Array<BatchMutation> mutations_;
-  Array<Requirement> requirements_;
+  Array<BatchRequirement> requirements_;
   std::size_t added_ = 0;
   std::unique_ptr<Place[]> places_;
   std::size_t mask_ = 0;
@@ -189,43 +190,78 @@ class BatchItems {
 
 }  // namespace detail
 
-// `target_of(index)` returns the map that has this index, or one with a null map. The caller is in
-// no guard, and no map is made or dropped meanwhile. Errors: those of Pool::commit.
-template <Platform P, class TargetOf>
-Status commit_items(PoolCore<P>& core, const detail::BatchItems& items, TargetOf&& target_of) {
-  if (items.mutations().size() >= ~std::uint32_t{0}) {
-    return Status::format(StatusCode::invalid_argument, "a batch of %zu keys; at most 2^32 - 2",
-                          items.mutations().size());
-  }
-  Array<BatchTarget> targets;
-  for (const detail::Handle<detail::Index>& map : items.maps()) {
-    const BatchTarget target = target_of(*map);
-    if (target.map == nullptr) {
-      return Status::format(StatusCode::invalid_argument,
-                            "the batch names a map that is not of this pool");
+// A commit of these items. The caller is in no guard.
+template <Platform P>
+class ItemsCommit {
+ public:
+  ItemsCommit(PoolCore<P>& core, const detail::BatchItems& items) : core_(core), items_(items) {}
+
+  // `target_of(index)` returns the map that has this index, or one with a null map. No map is made
+  // or dropped meanwhile. Errors: invalid_argument, out_of_memory.
+  template <class TargetOf>
+  Status find_targets(TargetOf&& target_of) {
+    targets_.clear();
+    for (const detail::Handle<detail::Index>& map : items_.maps()) {
+      const BatchTarget target = target_of(*map);
+      if (target.map == nullptr) {
+        return Status::format(StatusCode::invalid_argument,
+                              "the batch names a map that is not of this pool");
+      }
+      if (!targets_.push_back(target)) return StatusCode::out_of_memory;
     }
-    if (!targets.push_back(target)) return StatusCode::out_of_memory;
+    return {};
   }
-  BatchOrder order;
-  if (!order.sort(items.mutations())) return StatusCode::out_of_memory;
-  const bool swept = core.sweep().finish();
-  const GateHold<P> gate(core.epochs());
-  const BackgroundHold<P> hold(core.background());
-  // Then the heap cannot tell which blocks are free, and neither could the open after a crash.
-  if (Status s = core.sweep().failure(); !s.ok() || !swept) return s;
-  std::size_t number = 0;
-  for (const detail::BatchItems::Requirement& one : items.requirements()) {
-    ++number;
-    bool same = false;
-    auto found = targets[one.map].map->index().read(
-        one.key, [&](const detail::Value& value) { same = detail::same_value(value, one.value); });
-    if (!found) return std::move(found.error());
-    if (one.present ? !same : *found) {
-      return Status::format(StatusCode::conflict,
-                            "requirement %zu of the batch is not met; nothing was changed", number);
+  // Before the next two. Errors: invalid_argument, out_of_memory.
+  Status sort() {
+    if (items_.mutations().size() >= ~std::uint32_t{0}) {
+      return Status::format(StatusCode::invalid_argument, "a batch of %zu keys; at most 2^32 - 2",
+                            items_.mutations().size());
     }
+    return order_.sort(items_.mutations()) ? Status() : StatusCode::out_of_memory;
   }
-  return Batch<P>(core).commit({targets.begin(), targets.size()}, items.mutations(), order);
-}
+  // Beside other mutations. False: it must close the gate; nothing has changed. The maps that
+  // find_targets() has found must not be dropped meanwhile.
+  Expected<bool> do_beside() {
+    if (!core_.sweep().over() || !core_.sweep().failure().ok()) return false;
+    return LatchedBatch<P>(core_).commit(targets(), items_.mutations(), order_,
+                                         items_.requirements());
+  }
+  // With the gate closed. No map is made or dropped meanwhile. Errors: those of Pool::commit.
+  Status do_alone() {
+    const bool swept = core_.sweep().finish();
+    const GateHold<P> gate(core_.epochs());
+    const BackgroundHold<P> hold(core_.background());
+    // Then the heap cannot tell which blocks are free, and neither could the open after a crash.
+    if (Status s = core_.sweep().failure(); !s.ok() || !swept) return s;
+    if (Status s = check_requirements(); !s.ok()) return s;
+    return Batch<P>(core_).commit(targets(), items_.mutations(), order_);
+  }
+
+  // Beside other mutations if it may.
+  Status run() {
+    auto beside = do_beside();
+    if (!beside) return std::move(beside.error());
+    return *beside ? Status() : do_alone();
+  }
+
+ private:
+  std::span<const BatchTarget> targets() const { return {targets_.begin(), targets_.size()}; }
+  Status check_requirements() const {
+    for (const BatchRequirement& one : items_.requirements()) {
+      bool same = false;
+      auto found = targets_[one.target].map->index().read(one.key, [&](const detail::Value& value) {
+        same = detail::same_value(value, one.value);
+      });
+      if (!found) return std::move(found.error());
+      if (one.present ? !same : *found) return unmet_requirement(one.number);
+    }
+    return {};
+  }
+
+  PoolCore<P>& core_;
+  const detail::BatchItems& items_;
+  Array<BatchTarget> targets_;
+  BatchOrder order_;
+};
 
 }  // namespace perdure

@@ -7,16 +7,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string_view>
 
 #include "format/layout.h"
 #include "heap/heap.h"
 #include "index/engine.h"
+#include "index/record.h"
 #include "perdure/options.h"
 #include "platform/platform.h"
 #include "util/crc32c.h"
 
 namespace perdure::batch_record {
+
+// layout::BatchEntry::kind
+inline constexpr std::uint32_t kPut = 0;
+inline constexpr std::uint32_t kErase = 1;
+inline constexpr std::uint32_t kNames = 2;
 
 inline std::size_t padded(std::size_t n) { return (n + 7) / 8 * 8; }
 inline bool erases(const detail::Mutation& mutation) {
@@ -25,15 +32,43 @@ inline bool erases(const detail::Mutation& mutation) {
 inline std::size_t value_bytes(const detail::Mutation& mutation) {
   return erases(mutation) ? 0 : mutation.value.bytes.size();
 }
-inline std::size_t bytes_of(const detail::Mutation& mutation) {
-  return sizeof(layout::BatchEntry) + padded(mutation.key.bytes.size()) +
-         padded(value_bytes(mutation));
+// `block`: with the record of the mutation; 0: none.
+inline std::size_t bytes_of(const detail::Mutation& mutation, std::uint64_t block) {
+  return sizeof(layout::BatchEntry) +
+         (block != 0 ? 0 : padded(mutation.key.bytes.size()) + padded(value_bytes(mutation)));
 }
 
 // What the checksum covers of the head, and the place.
 inline std::uint32_t begin_crc(std::uint64_t offset, const layout::BatchRecord& head) {
   const std::uint64_t words[3] = {offset, head.bytes, head.maps | std::uint64_t{head.runs} << 32};
   return crc32c(0, words, sizeof(words));
+}
+
+// All but the checksum. `parts`: with a target and a range of mutations each.
+template <class Parts>
+layout::BatchRecord head_of(const Parts& parts, std::uint32_t runs,
+                            std::span<const detail::Mutation> mutations,
+                            std::span<const std::uint64_t> blocks) {
+  layout::BatchRecord head = {.magic = layout::kBatchMagic,
+                              .bytes = sizeof(layout::BatchRecord) +
+                                       parts.size() * sizeof(layout::BatchMap) +
+                                       runs * sizeof(layout::BatchRun),
+                              .maps = static_cast<std::uint32_t>(parts.size()),
+                              .runs = runs,
+                              .crc = 0,
+                              .reserved = 0};
+  for (std::size_t i = 0; i < mutations.size(); ++i) {
+    head.bytes += bytes_of(mutations[i], blocks[i]);
+  }
+  return head;
+}
+template <class Part>
+layout::BatchMap line_of(const Part& part) {
+  return {.slot = part.target.slot,
+          .reserved = 0,
+          .root = part.target.root,
+          .version = part.target.map->batch_version(),
+          .entries = part.end - part.begin};
 }
 
 // Writes the pieces of a record behind each other, and then its head.
@@ -52,7 +87,16 @@ class Writer {
     append(&image, sizeof(image));
   }
   void add(const layout::BatchMap& map) { append(&map, sizeof(map)); }
-  void add(const detail::Mutation& mutation) {
+  void add(const detail::Mutation& mutation, std::uint64_t block) {
+    if (block != 0) {
+      const layout::BatchEntry entry{.key = mutation.key.word,
+                                     .value = block,
+                                     .key_bytes = 0,
+                                     .value_bytes = 0,
+                                     .kind = kNames,
+                                     .word_size = 0};
+      return append(&entry, sizeof(entry));
+    }
     const bool put = !erases(mutation);
     const std::size_t value = value_bytes(mutation);
     const layout::BatchEntry entry{
@@ -60,7 +104,7 @@ class Writer {
         .value = put ? mutation.value.word : 0,
         .key_bytes = static_cast<std::uint32_t>(mutation.key.bytes.size()),
         .value_bytes = static_cast<std::uint32_t>(value),
-        .erases = put ? 0U : 1U,
+        .kind = put ? kPut : kErase,
         .word_size = put ? mutation.value.word_size : 0};
     append(&entry, sizeof(entry));
     append_padded(mutation.key.bytes);
@@ -90,11 +134,32 @@ class Writer {
   std::size_t at_ = sizeof(layout::BatchRecord);
 };
 
+// Writes the whole record, and fences it and the blocks that it names. `add_runs(out)` adds its
+// runs; `before_each()` is called before each mutation. False: the pool is poisoned.
+template <Platform P, class Parts, class AddRuns, class BeforeEach>
+bool write(P& platform, std::byte* memory, std::uint64_t record, const layout::BatchRecord& head,
+           const Parts& parts, std::span<const detail::Mutation> mutations,
+           std::span<const std::uint64_t> blocks, AddRuns&& add_runs, BeforeEach&& before_each) {
+  Writer<P> out(platform, memory, record, head);
+  add_runs(out);
+  for (const auto& part : parts) {
+    out.add(line_of(part));
+    for (std::size_t i = part.begin; i < part.end; ++i) {
+      before_each();
+      out.add(mutations[i], blocks[i]);
+    }
+  }
+  out.end();
+  platform.flush(memory, head.bytes, "pool.batch.record"_site);
+  return platform.fence("pool.batch.record"_site);
+}
+
 // Reads the pieces in their order. Each returns false if the record cannot have been written so.
 template <Platform P>
 class Reader {
  public:
-  Reader(Heap<P>& heap, std::uint64_t offset) : heap_(heap), offset_(offset) {}
+  Reader(P& platform, Heap<P>& heap, std::uint64_t offset)
+      : platform_(platform), heap_(heap), offset_(offset) {}
 
   Status open() {
     const std::size_t room = heap_.is_block(offset_) ? heap_.block_bytes(offset_) : 0;
@@ -124,14 +189,18 @@ class Reader {
     return true;
   }
   bool next(layout::BatchMap& map) { return take(&map, sizeof(map)) && map.reserved == 0; }
-  // The views of the mutation lie in the record.
-  bool next(detail::Mutation& mutation) {
+  // The views of the mutation lie in the record, or in the block that it names; `block`: 0 if it
+  // names none.
+  bool next(detail::Mutation& mutation, std::uint64_t& block) {
     layout::BatchEntry entry{};
-    if (!take(&entry, sizeof(entry)) || entry.erases > 1 || entry.word_size > sizeof(entry.value) ||
-        entry.key_bytes > kMaxKeyBytes || entry.value_bytes > kMaxValueBytes) {
+    if (!take(&entry, sizeof(entry)) || entry.kind > kNames ||
+        entry.word_size > sizeof(entry.value) || entry.key_bytes > kMaxKeyBytes ||
+        entry.value_bytes > kMaxValueBytes) {
       return false;
     }
-    mutation = {.kind = entry.erases != 0 ? MutationKind::erase : MutationKind::put,
+    block = entry.kind == kNames ? entry.value : 0;
+    if (entry.kind == kNames) return read_block(entry, mutation);
+    mutation = {.kind = entry.kind == kErase ? MutationKind::erase : MutationKind::put,
                 .key = {.word = entry.key},
                 .value = {.word = entry.value, .word_size = entry.word_size}};
     return take(mutation.key.bytes, entry.key_bytes) &&
@@ -145,6 +214,21 @@ class Reader {
   }
 
  private:
+  bool read_block(const layout::BatchEntry& entry, detail::Mutation& mutation) {
+    const std::size_t room = heap_.is_block(entry.value) ? heap_.block_bytes(entry.value) : 0;
+    if (room < sizeof(RecordPrefix)) return false;
+    const auto* prefix = heap_.template at<RecordPrefix>(entry.value);
+    const auto record = RecordView::read(platform_, prefix);
+    if (!record.plausible(room) || record.word_size() != 0 ||
+        record.value().bytes.size() > kMaxValueBytes ||
+        !matches<P>(record.intact(), "pool.batch.block_crc"_site)) {
+      return false;
+    }
+    mutation = {.kind = MutationKind::put,
+                .key = {.word = entry.key, .bytes = record.key()},
+                .value = record.value()};
+    return true;
+  }
   bool take(void* to, std::size_t n) {
     if (left_ < n) return false;
     std::memcpy(to, at_, n);
@@ -160,6 +244,7 @@ class Reader {
     return true;
   }
 
+  P& platform_;
   Heap<P>& heap_;
   std::uint64_t offset_;
   const std::byte* at_ = nullptr;

@@ -14,15 +14,16 @@
 //   stores    repairs of what a crash left, only if the pool was not closed properly
 //   durable   the repairs, by the map's own fences
 //   crash     as in open; the next opening repairs again
-//   refuses   a damaged map, unless the owner only reads
-// complete  by PoolCore, then each map
+//   refuses   a damaged map, unless the owner only reads; a damaged record of a batch, or a block
+//             that it names
+// complete  by PoolCore, then each map. Before, the blocks that a batch has left are marked
 //   stores    PoolCore the dirty header if open has not; a map what recover() found missing. The
 //             heap's sweep ends, or OpenSweep will end it
 //   durable   the dirty header, before any other store
 //   crash     the pool is dirty: the next opening recovers it
 //   refuses   a failed write-back
 // replay    by Batch (batch.h), if a batch was committed and not done
-//   reads     its record, and the keys that it names
+//   reads     its record, and the keys and blocks that it names
 //   stores    the mutations that are left; then the word of the batch is 0
 //   durable   these, in this order
 //   crash     as in complete; the next opening does what is left
@@ -90,6 +91,12 @@ Status open_pool(PoolCore<P>& core, const OpenRequest& request, OpenReport& repo
   if (Status s = core.open(request, report); !s.ok()) return s;
   bool whole = true;
   if (Status s = maps.recover(report, whole); !s.ok()) return s;
+  if (const std::uint64_t record = core.batch_left(); record != 0) {
+    // The sweep may give up the extents of blocks that are not marked.
+    Status s = Batch<P>::mark_blocks(core, record);
+    report.batch_damaged = report.batch_damaged || s == StatusCode::corruption;
+    if (!s.ok() && !(report.batch_damaged && request.allow_damage)) return s;
+  }
   if (Status s = core.complete(whole); !s.ok()) return s;
   if (Status s = maps.complete(); !s.ok()) return s;
   if (Status s = replay_batch(core, maps, whole); !s.ok()) {

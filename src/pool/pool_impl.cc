@@ -327,6 +327,7 @@ Expected<EngineInstance*> PoolImpl::open_map(std::string_view name, const MapOpt
   }
   LatchGuard maintenance(maintenance_);
   LatchGuard guard(latch_);
+  LatchGuard targets(targets_);
   Slot* slot = find(name);
   if (Status s = may_open(slot, name, options); !s.ok()) return fail(std::move(s));
   const Engine engine = slot != nullptr ? static_cast<Engine>(slot->root.engine)
@@ -372,6 +373,7 @@ Status PoolImpl::drop(std::string_view name) {
   if (Status s = core_.gate().refusal(); !s.ok()) return s;
   LatchGuard maintenance(maintenance_);
   LatchGuard guard(latch_);
+  LatchGuard targets(targets_);
   Slot* slot = find(name);
   if (slot == nullptr) {
     return Status::format(StatusCode::not_found, "%s: has no map %.*s", path_.c_str(), length(name),
@@ -466,30 +468,48 @@ Expected<std::uint64_t> PoolImpl::punch_free() {
   return std::min(*punched, before > after ? before - after : 0);
 }
 
+// No map is made or dropped meanwhile.
+Status PoolImpl::find_targets(ItemsCommit<RealPlatform>& commit) const {
+  // After a crash the next open needs every map, to know which blocks are free.
+  for (const Slot& slot : slots()) {
+    if (!slot.used || slot.error.ok()) continue;
+    return Status::format(StatusCode::unsupported,
+                          "map %s of this pool cannot be read, so a batch could not be finished "
+                          "after a crash; drop the map, or use a build that has its engine",
+                          slot.root.name);
+  }
+  return commit.find_targets([this](const Index& index) {
+    for (std::uint32_t i = 0; i < slots().size(); ++i) {
+      const Slot& slot = slots_[i];
+      if (slot.instance != nullptr && &slot.instance->index() == &index) {
+        return BatchTarget{slot.instance.get(), i, slot.root.root};
+      }
+    }
+    return BatchTarget{};
+  });
+}
+
 Status PoolImpl::commit(const BatchItems& batch) {
   if (Status s = usable(); !s.ok()) return s;
   if (read_only_) return wrap(StatusCode::read_only);
   if (Status s = core_.gate().refusal(); !s.ok()) return s;
   if (buffered_) buffered_->pace();
-  LatchGuard maintenance(maintenance_);
-  // After a crash the next open needs every map, to know which blocks are free.
-  for (Slot& slot : slots()) {
-    if (!slot.used || slot.error.ok()) continue;
-    return wrap(
-        Status::format(StatusCode::unsupported,
-                       "map %s of this pool cannot be read, so a batch could not be finished "
-                       "after a crash; drop the map, or use a build that has its engine",
-                       slot.root.name));
+  ItemsCommit<RealPlatform> commit(core_, batch);
+  Status s = commit.sort();
+  if (s.ok()) {
+    LatchGuard guard(targets_);
+    s = find_targets(commit);
   }
-  const auto target_of = [this](const Index& index) {
-    for (std::uint32_t i = 0; i < slots().size(); ++i) {
-      const Slot& slot = slots_[i];
-      if (slot.instance != nullptr && &slot.instance->index() == &index)
-        return BatchTarget{slot.instance.get(), i, slot.root.root};
+  if (s.ok()) {
+    auto done = commit.do_beside();
+    s = done ? Status() : std::move(done.error());
+    if (done && !*done) {
+      LatchGuard maintenance(maintenance_);
+      s = core_.gate().refusal();
+      if (s.ok()) s = find_targets(commit);
+      if (s.ok()) s = commit.do_alone();
     }
-    return BatchTarget{};
-  };
-  Status s = commit_items(core_, batch, target_of);
+  }
   return platform_.poisoned() ? platform_.failure() : wrap(std::move(s));
 }
 

@@ -154,6 +154,7 @@ class PoolImpl final : private PoolMaps {
   std::span<Slot> slots() const noexcept {
     return {slots_.get(), slots_ != nullptr ? core_.root_slots() : 0};
   }
+  Status find_targets(ItemsCommit<RealPlatform>& commit) const;
   Slot* find(std::string_view name) const noexcept;
   Expected<std::uint64_t> punch_free();
   Status shrink_maps();
@@ -179,7 +180,8 @@ class PoolImpl final : private PoolMaps {
   // One at a time: operations that store outside epoch guards (sync, check, compact, and making and
   // dropping maps). Taken before latch_.
   RealPlatform::Latch maintenance_;
-  mutable RealPlatform::Latch latch_;  // slots_; changed with both latches held
+  mutable RealPlatform::Latch latch_;  // slots_; changed with these three latches held
+  RealPlatform::Latch targets_;        // for commits, which must not wait for a reader of latch_
   Durability durability_ = Durability::process;
   Durability last_durability_ = Durability::automatic;  // of the open before; of a new pool: none
   layout::Identity identity_{};

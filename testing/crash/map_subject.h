@@ -12,6 +12,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <memory>
@@ -153,13 +154,23 @@ class MapSubject : public Subject, private PoolMaps {
                                     .value = puts ? value_of(value) : perdure::detail::Value()});
       if (!added) return StatusCode::out_of_memory;
     }
-    return commit_items(pool_->core(), items, [this](const perdure::detail::Index& index) {
+    ItemsCommit<SimPlatform> commit(pool_->core(), items);
+    Status s = commit.find_targets([this](const perdure::detail::Index& index) {
       for (std::uint32_t i = 0; i < setup_.maps; ++i) {
         if (maps_[i] != nullptr && &maps_[i]->index() == &index) return target(i);
       }
       return BatchTarget{};
     });
+    if (s.ok()) s = commit.sort();
+    if (!s.ok()) return s;
+    // Both ways.
+    auto beside = parts.size() % 2 == 0 ? commit.do_beside() : Expected<bool>(false);
+    if (!beside) return std::move(beside.error());
+    besides_ += *beside ? 1 : 0;
+    return *beside ? Status() : commit.do_alone();
   }
+  // How many batches did not close the gate.
+  std::uint64_t besides() const { return besides_.load(); }
   Status read_together(const std::vector<Op>& parts,
                        std::vector<std::optional<std::string>>& values) override {
     const GateHold<SimPlatform> hold(pool_->epochs());
@@ -495,6 +506,7 @@ class MapSubject : public Subject, private PoolMaps {
   std::vector<std::unique_ptr<EngineInstance>> dropped_;
   SimMemory* memory_ = nullptr;
   std::uint64_t boot_ = 0;
+  std::atomic<std::uint64_t> besides_{0};
 };
 
 }  // namespace perdure::testing

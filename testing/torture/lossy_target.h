@@ -92,12 +92,15 @@ class LossyTarget : public TortureTarget, private PoolMaps {
     }
     for (const Write& one : writes) added = added && add(one, Items::Kind::erase, Items::Kind::put);
     if (!added) return fail(StatusCode::out_of_memory);
-    Status s = commit_items(*core_, items, [this](const perdure::detail::Index&) {
+    ItemsCommit<LossyPlatform> commit(*core_, items);
+    Status s = commit.find_targets([this](const perdure::detail::Index&) {
       layout::Root root{};
       auto slot = core_->find_root("torture");
       const bool there = slot && *slot < core_->root_slots() && core_->read_root(*slot, root);
       return there ? BatchTarget{map_.get(), *slot, root.root} : BatchTarget{};
     });
+    if (s.ok()) s = commit.sort();
+    if (s.ok()) s = commit.run();
     if (!s.ok() && s != StatusCode::conflict) return fail(std::move(s));
     return s.ok();
   }

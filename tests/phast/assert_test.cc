@@ -38,6 +38,12 @@ struct Peek {
     (void)map.split_latched(number, plan, block);
   }
   template <class M>
+  static void split_in_a_batch(M& map, std::uint32_t number, const Probe& probe) {
+    const GateHold<testing::SimPlatform> hold(map.context_.epochs);
+    map.context_.epochs.gate().set_batch(true);
+    (void)map.split(number, probe);
+  }
+  template <class M>
   static void unlink(M& map, std::uint32_t left, std::uint32_t number) {
     for (std::uint32_t i = 0; i < M::kEntries; ++i) map.table_[number].set_fingerprint(i, 0);
     (void)map.unlink_latched(left, number);
@@ -151,6 +157,10 @@ TEST_F(PhastAssertions, BoundsRiseFromLeafToLeaf) {
 
 TEST_F(PhastAssertions, AnEntryLiesInTheRangeOfItsLeaf) {
   EXPECT_VIOLATES("phast.I2", fill(5, free_slot(), kHeld | (free_slot() + 1)));
+}
+
+TEST_F(PhastAssertions, AMutationOfABatchSplitsNoLeaf) {
+  EXPECT_VIOLATES("batch.I4", Peek::split_in_a_batch(map(), number_, probe(65)));
 }
 
 TEST_F(PhastAssertions, WhatALinkReachesIsDurable) {

@@ -102,6 +102,15 @@ TEST_F(PoolAssertions, ABatchBesideMutations) {
   EXPECT_VIOLATES("batch.I1", (void)Batch<SimPlatform>(core()).commit({}, {}, {}));
 }
 
+TEST_F(PoolAssertions, ABatchWhileTheWordNamesAnother) {
+  serve();
+  ASSERT_TRUE(core().use_batches().ok());
+  const std::uint64_t record = *core().heap().allocate(64, BlockKind::plain);
+  ASSERT_TRUE(core().commit_batch(record, 0));
+  EXPECT_VIOLATES("batch.J3", (void)core().commit_batch(record, 0));
+  ASSERT_TRUE(core().clear_batch());
+}
+
 TEST_F(PoolAssertions, ABatchWhoseRecordIsNotDurable) {
   serve();
   ASSERT_TRUE(core().use_batches().ok());

@@ -26,18 +26,24 @@ class BatchLeft : public ::testing::Test {
   struct Maps {
     Map<std::uint64_t, std::uint64_t> numbers;
     Map<Bytes, Bytes> texts;
+    Map<Bytes, Bytes> notes;  // the record names their blocks
   };
   Pool open(const PoolOptions& options = {}) const { return open_pool(path_, options); }
   static Maps maps_of(Pool& pool) {
     return {must(pool.map<std::uint64_t, std::uint64_t>("numbers", {.engine = Engine::phast})),
-            must(pool.map<Bytes, Bytes>("texts", {.engine = Engine::clevel}))};
+            must(pool.map<Bytes, Bytes>("texts", {.engine = Engine::clevel})),
+            must(pool.map<Bytes, Bytes>("notes", {.engine = Engine::phast}))};
   }
   static std::string key_of(std::uint64_t i) { return "key" + std::to_string(i); }
+  static std::string text_of(std::uint64_t round) {
+    return std::string(20 + round % 20, 'a' + round % 26);
+  }
   static void commit(Pool& pool, const Maps& maps, std::uint64_t round) {
     WriteBatch batch;
     for (std::uint64_t i = 0; i < kKeys; ++i) {
       batch.put(maps.numbers, i, round);
-      batch.put(maps.texts, key_of(i), std::string(20 + round % 20, 'a' + round % 26));
+      batch.put(maps.texts, key_of(i), text_of(round));
+      batch.put(maps.notes, key_of(i), text_of(round));
     }
     must(pool.commit(batch));
   }
@@ -95,14 +101,14 @@ class BatchLeft : public ::testing::Test {
     std::uint64_t offset_;
   };
 
-  // All keys of both maps are of one batch.
+  // All keys of all maps are of one batch.
   static void expect_one_batch(Pool& pool) {
     Maps maps = maps_of(pool);
     const std::uint64_t round = must(maps.numbers.get(0)).value();
     for (std::uint64_t i = 0; i < kKeys; ++i) {
       ASSERT_EQ(must(maps.numbers.get(i)), round) << i;
-      ASSERT_EQ(must(maps.texts.get(key_of(i))), std::string(20 + round % 20, 'a' + round % 26))
-          << i;
+      ASSERT_EQ(must(maps.texts.get(key_of(i))), text_of(round)) << i;
+      ASSERT_EQ(must(maps.notes.get(key_of(i))), text_of(round)) << i;
     }
   }
   Status refusal(const PoolOptions& options = {}) const {
@@ -110,6 +116,24 @@ class BatchLeft : public ::testing::Test {
     return pool ? Status() : Status(pool.error());
   }
   std::uint64_t record() const { return word() & ((1ULL << 48) - 1); }
+  // The first block that the record names.
+  std::uint64_t named_block() const {
+    layout::BatchRecord head{};
+    peek(record(), &head, sizeof head);
+    std::uint64_t at = record() + sizeof head + head.runs * sizeof(layout::BatchRun);
+    for (std::uint32_t i = 0; i < head.maps; ++i) {
+      layout::BatchMap map{};
+      peek(at, &map, sizeof map);
+      at += sizeof map;
+      for (std::uint64_t n = 0; n < map.entries; ++n) {
+        layout::BatchEntry entry{};
+        peek(at, &entry, sizeof entry);
+        if (entry.kind == 2) return entry.value;
+        at += sizeof entry + (entry.key_bytes + 7) / 8 * 8 + (entry.value_bytes + 7) / 8 * 8;
+      }
+    }
+    return 0;
+  }
 
   TempPath path_;
 };
@@ -135,9 +159,12 @@ TEST_F(BatchLeft, AReaderSeesItWholeAndChangesNothing) {
 
 TEST_F(BatchLeft, ADamagedWordOrRecordIsRefused) {
   leave();
+  const std::uint64_t block = named_block();
+  ASSERT_NE(block, 0U);
   for (const std::uint64_t offset :
        {layout::kBatchLog, layout::kBatchLog + 3, layout::kBatchLog + 7, record(), record() + 8,
-        record() + 16, record() + 24, record() + 28, record() + 20, record() + 100}) {
+        record() + 16, record() + 24, record() + 28, record() + 20, record() + 100, block,
+        block + 4, block + 6, block + 8, block + 17, block + 30}) {
     const Flip flip(*this, offset);
     EXPECT_EQ(refusal().code(), StatusCode::corruption) << offset;
     EXPECT_EQ(refusal({.mode = OpenMode::read_only}).code(), StatusCode::corruption) << offset;

@@ -101,7 +101,8 @@ struct alignas(64) Descriptor {
   std::uint64_t matches(std::uint8_t fingerprint) const { return equal_to(fingerprint) & kSlots; }
   std::uint64_t visible() const { return ~equal_to(0) & kSlots; }
 
-  // Acquires every stripe in ascending order. A writer that holds one waits for none.
+  // Acquires every stripe in ascending order. A writer that holds one waits for none; the holder of
+  // those of a batch may wait for the word of batches, whose holder waits for none.
   void latch_all() {
     for (std::uint32_t i = 0; i < P::ByteLatches::kCount; ++i) {
       std::uint32_t word = search.stripes.load();

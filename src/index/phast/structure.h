@@ -30,8 +30,8 @@ class Structure : public Lookup<T> {
 
  protected:
   using Base::check_record, Base::context_, Base::damaged_record, Base::enter, Base::inner_,
-      Base::kSlots, Base::leaf_of, Base::persist, Base::prefetch_leaf, Base::probe_of,
-      Base::record_at, Base::table_, Base::value_of;
+      Base::kSlots, Base::leaf_of, Base::persist, Base::prefetch_leaf, Base::prefetch_record,
+      Base::probe_of, Base::record_at, Base::table_, Base::value_of;
   using typename Base::Desc, typename Base::Entered, typename Base::Entry, typename Base::G,
       typename Base::Inner, typename Base::Leaf, typename Base::P;
 
@@ -40,6 +40,7 @@ class Structure : public Lookup<T> {
 
  protected:
   struct SplitPlan {
+    bool planned = false;
     std::uint32_t count = 0;             // visible entries
     std::uint32_t keep = 0;              // number of entries that stay: the smallest
     Probe bound = {};                    // of the old leaf: not below those, below all others
@@ -52,24 +53,31 @@ class Structure : public Lookup<T> {
   // --- split ---
 
   // Makes room in a full leaf. Also returns ok if another thread has made room.
-  // The block of the new leaf comes first: the pool may have to grow for it, and other writers of
-  // the leaf need not wait for that.
   [[gnu::noinline]] Status split(std::uint32_t number, const Probe& probe) {
+    PERDURE_ASSERT(P, "batch.I4", !context_.epochs.gate().does_batch());
+    return split_by(number, [&](const Desc& desc, SplitPlan& plan) {
+      // Only if it is still the key's leaf: a split at the end keeps the leaf full, and a second
+      // split there would make a leaf with an empty range.
+      if (desc.visible() != kSlots || desc.below(probe) || desc.above(probe)) return Status();
+      return plan_split(desc, probe, plan);
+    });
+  }
+  // Splits a leaf by what `make_plan(desc, plan)` plans, with all stripes held; if nothing, it
+  // stays. The block of the new leaf comes first: the pool may have to grow for it, and other
+  // writers of the leaf need not wait for that.
+  template <class MakePlan>
+  Status split_by(std::uint32_t number, MakePlan&& make_plan) {
     Expected<std::uint64_t> block = allocate_structure(sizeof(Leaf));
     Desc& desc = table_[number];
     desc.latch_all();
     Status s;
-    const bool full = desc.visible() == kSlots;
-    const bool dead = (desc.version.load(std::memory_order_acquire) & 1) != 0;
     if (context_.platform.poisoned()) {
       s = StatusCode::poisoned;
-    } else if (full && !dead && !desc.below(probe) && !desc.above(probe)) {
-      // Only if it is still the key's leaf: a split at the end keeps the leaf full, and a second
-      // split there would make a leaf with an empty range.
+    } else if (desc.linked()) {
       prefetch_leaf(number);
       SplitPlan plan;
-      s = plan_split(desc, probe, plan);
-      if (s.ok()) s = split_latched(number, plan, block);
+      s = make_plan(desc, plan);
+      if (s.ok() && plan.planned) s = split_latched(number, plan, block);
     }
     desc.unlatch_all();
     if (block && *block != 0) context_.heap.free(*block);  // nothing was stored to it
@@ -79,21 +87,13 @@ class Structure : public Lookup<T> {
   // Plans a split. The halves matter, the order inside them does not. Errors: corruption, if a key
   // cannot be read, or if the key from which a bound is made is not what was written.
   [[gnu::noinline]] Status plan_split(const Desc& desc, const Probe& probe, SplitPlan& plan) const {
-    const Leaf& leaf = leaf_of(desc);
     std::uint8_t* order = plan.order;
-    plan.count = 0;
+    plan.planned = true;
     std::uint32_t below = 0;  // entries below the new key
     if constexpr (kBytes) {
       Probe keys[64];
-      for (std::uint64_t v = desc.visible(); v != 0; v &= v - 1) {
-        const auto slot = static_cast<std::uint8_t>(__builtin_ctzll(v));
-        const std::uint64_t word = context_.platform.load(leaf.entries[slot].value);
-        detail::Value ignored;
-        if (!value_of(word, ignored)) return damaged_record(word);
-        keys[slot] = probe_of(leaf.entries[slot]);
-        below += less(keys[slot], probe) ? 1 : 0;
-        order[plan.count++] = slot;
-      }
+      if (Status s = read_keys(desc, plan, keys); !s.ok()) return s;
+      for (std::uint32_t i = 0; i < plan.count; ++i) below += less(keys[order[i]], probe) ? 1 : 0;
       const auto by_key = [&keys](std::uint8_t a, std::uint8_t b) {
         return less(keys[a], keys[b]);
       };
@@ -111,11 +111,9 @@ class Structure : public Lookup<T> {
         named = order[plan.keep - 1];
         plan.bound = keys[named];
       }
-      const std::uint64_t word = context_.platform.load(leaf.entries[named].value);
-      if (!check_record(word, true).ok() || head_word(keys[named].bytes) != keys[named].word) {
-        return damaged_record(word);
-      }
+      return check_named(desc, named, keys[named]);
     } else {
+      const Leaf& leaf = leaf_of(desc);
       std::uint64_t words[64];
       for (std::uint64_t v = desc.visible(); v != 0; v &= v - 1) {
         const auto slot = static_cast<std::uint8_t>(__builtin_ctzll(v));
@@ -127,8 +125,54 @@ class Structure : public Lookup<T> {
       select_words(words, order, plan.count, plan.keep);
       plan.bound.word = ascends ? *std::min_element(words + plan.keep, words + plan.count) - 1
                                 : words[plan.keep - 1];
+      return {};
+    }
+  }
+  // Reads the keys of the visible entries, and lists their slots. `keys`: by slot, 64. Errors:
+  // corruption, of an entry that names no record.
+  Status read_keys(const Desc& desc, SplitPlan& plan, Probe* keys) const {
+    const Leaf& leaf = leaf_of(desc);
+    for (std::uint64_t v = kBytes ? desc.visible() : 0; v != 0; v &= v - 1) {
+      prefetch_record(context_.platform.load(leaf.entries[__builtin_ctzll(v)].value));
+    }
+    for (std::uint64_t v = desc.visible(); v != 0; v &= v - 1) {
+      const auto slot = static_cast<std::uint8_t>(__builtin_ctzll(v));
+      if constexpr (kBytes) {
+        const std::uint64_t word = context_.platform.load(leaf.entries[slot].value);
+        detail::Value ignored;
+        if (!value_of(word, ignored)) return damaged_record(word);
+      }
+      keys[slot] = probe_of(leaf.entries[slot]);
+      plan.order[plan.count++] = slot;
     }
     return {};
+  }
+  // A bound is made from the key of the entry in this slot only if it is what was written.
+  Status check_named(const Desc& desc, std::uint8_t slot, const Probe& key) const {
+    if constexpr (kBytes) {
+      const std::uint64_t word = context_.platform.load(leaf_of(desc).entries[slot].value);
+      if (!check_record(word, true).ok() || head_word(key.bytes) != key.word) {
+        return damaged_record(word);
+      }
+    }
+    return {};
+  }
+  static bool less(const Probe& a, const Probe& b) {
+    return a.word != b.word ? a.word < b.word : kBytes && a.bytes < b.bytes;
+  }
+  // Returns a string behind `key` and before `next`, no longer than the longer one. The keys of a
+  // stream that ascends from `key` are before it: it is what both have in common, and one byte more
+  // of `next`; or if that is `next` itself, one of `key` and 0xFF. Empty if it would not be behind.
+  static std::string_view before(std::string_view next, std::string_view key, SplitPlan& plan) {
+    const std::size_t shorter = std::min(key.size(), next.size());
+    std::size_t common = 0;
+    while (common < shorter && key[common] == next[common]) ++common;
+    if (common + 1 < next.size()) return next.substr(0, common + 1);
+    const std::size_t size = common + 2;
+    if (size > std::min(key.size(), sizeof(plan.text)) || key[size - 1] == '\xFF') return {};
+    std::memcpy(plan.text, key.data(), size - 1);
+    plan.text[size - 1] = '\xFF';
+    return {plan.text, size};
   }
 
   // In a full pool among the records.
@@ -293,9 +337,6 @@ class Structure : public Lookup<T> {
   }
   static constexpr Reclaimer kLeafReclaimer{&prepare_leaf, &finish_leaf};
 
-  static bool less(const Probe& a, const Probe& b) {
-    return a.word != b.word ? a.word < b.word : kBytes && a.bytes < b.bytes;
-  }
   // Chooses how many entries stay. `below`: how many are below the new key. If none is behind it,
   // all stay: ascending keys then fill leaves. Returns true if as many are behind it as at the last
   // split: keys ascend there, and those behind it are of another stream. Then the entries below it
@@ -314,21 +355,6 @@ class Structure : public Lookup<T> {
     const bool right = below >= plan.keep;
     plan.behind[right ? 1 : 0] = (right ? plan.count : plan.keep) - below;
   }
-  // Returns a string behind `key` and before `next`, no longer than the longer one. The keys of a
-  // stream that ascends from `key` are before it: it is what both have in common, and one byte more
-  // of `next`; or if that is `next` itself, one of `key` and 0xFF. Empty if it would not be behind.
-  static std::string_view before(std::string_view next, std::string_view key, SplitPlan& plan) {
-    const std::size_t shorter = std::min(key.size(), next.size());
-    std::size_t common = 0;
-    while (common < shorter && key[common] == next[common]) ++common;
-    if (common + 1 < next.size()) return next.substr(0, common + 1);
-    const std::size_t size = common + 2;
-    if (size > std::min(key.size(), sizeof(plan.text)) || key[size - 1] == '\xFF') return {};
-    std::memcpy(plan.text, key.data(), size - 1);
-    plan.text[size - 1] = '\xFF';
-    return {plan.text, size};
-  }
-
   // Moves the `keep` smallest of n distinct words to the front, the largest of them last, and their
   // slots with them. Quickselect. The side to which a word goes is not a branch: it would be
   // mispredicted every second time, some 50 times per split.

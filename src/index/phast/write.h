@@ -1,6 +1,5 @@
-// Write: makes the mutations insert, put, update, erase and write_many, and plans what those of a
-// batch will allocate. Responsible for phast.I4 and phast.I5 of writers, and for phast.D1 to
-// phast.D3.
+// Write: makes the mutations insert, put, update, erase and write_many. Responsible for phast.I4
+// and phast.I5 of writers, and for phast.D1 to phast.D3.
 //
 // MANY  The mutations of a write_many() share a fence; each has the stores, the linearization point
 //   and the persist point of its single call. A mutation holds the stripe of its key from latch()
@@ -8,24 +7,21 @@
 //   divided before one that is held. All stripes of a part are taken before its first write-back,
 //   because a CAS would wait for it. Records are made before the first stripe is taken, and share a
 //   fence of their own.
-// PLANS  plan_batch() adds up what the mutations of a batch will allocate (pool/batch.h). A split
-//   needs nothing but blocks, so no leaf is split ahead.
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <utility>
 
-#include "index/phast/structure.h"
+#include "index/phast/batch_room.h"
 
 namespace perdure::phast {
 
 template <class T>
-class Write : public Structure<T> {
-  using Base = Structure<T>;
+class Write : public BatchRoom<T> {
+  using Base = BatchRoom<T>;
 
  protected:
   using Base::absent, Base::adds, Base::begin_mutation, Base::begin_read, Base::came,
@@ -76,30 +72,6 @@ class Write : public Structure<T> {
     return went();
   }
 
-  Status plan_batch(const BatchPlan& plan) override {
-    EpochGuard<P> guard(context_.epochs);
-    if (Status s = begin_read(guard); !s.ok()) return s;
-    Inserts group;
-    for (std::size_t i = 0; i < plan.mutations.size(); ++i) {
-      const detail::Mutation& mutation = plan.mutations[i];
-      if (mutation.kind == MutationKind::erase) continue;
-      const Probe probe = Codec::probe(mutation.key);
-      if (records() && !plan.needs.add(RecordView::bytes_needed(probe.bytes, mutation.value),
-                                       BlockKind::plain)) {
-        return StatusCode::out_of_memory;
-      }
-      if (plan.present[i] || (!kBytes && probe.word == 0)) continue;
-      const std::uint32_t leaf = enter(probe, inner_.locate_range(probe)).number;
-      if (leaf != group.leaf) {
-        if (Status s = add_splits(group, plan.needs); !s.ok()) return s;
-        group = {.leaf = leaf};
-      }
-      ++group.count;
-      if (probe.bytes.size() > group.longest.size()) group.longest = probe.bytes;
-    }
-    return add_splits(group, plan.needs);
-  }
-
  protected:
   // --- insert, put, update, erase ---
 
@@ -139,6 +111,7 @@ class Write : public Structure<T> {
     enum class Step : std::uint8_t { none, fill, replace, clear };
     Step step = Step::none;
     bool in_record = false;  // replace: the word that the record has
+    bool planned = false;    // the record is of a batch, which keeps it
     std::uint32_t leaf = 0;
     std::uint32_t slot = 0;
     const Probe* probe = nullptr;
@@ -155,6 +128,11 @@ class Write : public Structure<T> {
     const Probe& probe = group.probes[i];
     pending = {.leaf = group.leaves[i], .probe = &probe, .value = mutation.value.word};
     if (!records() || mutation.kind == MutationKind::erase || !takes(mutation, probe)) return false;
+    if (const std::uint64_t block = this->block_of(mutation); block != 0) {
+      name_record(pending, block);
+      pending.planned = true;
+      return false;
+    }
     std::uint64_t before = 0;
     const bool present = find_slot(table_[pending.leaf], probe, before) != kNoSlot;
     if (present ? mutation.kind == MutationKind::insert || in_place(before, mutation.value)
@@ -163,9 +141,12 @@ class Write : public Structure<T> {
     }
     auto record = records_.write(probe.bytes, mutation.value, "phast.many.record"_site);
     if (!record) return false;
-    pending.record = *record;
-    pending.value = kBytes ? *record | std::uint64_t{probe.fingerprint} << 56 : *record;
+    name_record(pending, *record);
     return true;
+  }
+  static void name_record(Pending& pending, std::uint64_t record) {
+    pending.record = record;
+    pending.value = kBytes ? record | std::uint64_t{pending.probe->fingerprint} << 56 : record;
   }
   bool settle_records() { return context_.platform.fence("phast.many.record"_site); }
 
@@ -251,21 +232,27 @@ class Write : public Structure<T> {
       if (!*result && context_.platform.poisoned()) result = fail(context_.platform.failure());
       return;
     }
-    Desc& desc = table_[pending.leaf];
     if (durable) {
-      PERDURE_ASSERT(P, "phast.D1",
-                     context_.platform.persisted(changed(pending), changed_bytes(pending)));
-      if (pending.step == Step::fill) {  // LP(insert)
-        desc.set_fingerprint(pending.slot, pending.probe->fingerprint);
-        came();
-      } else if (pending.step == Step::clear) {
-        desc.set_fingerprint(pending.slot, 0);
-        went();
-      }
+      show(pending);
     } else {
       result = fail(StatusCode::poisoned);
     }
-    desc.search.stripes.release(stripe_of(*pending.probe));
+    table_[pending.leaf].search.stripes.release(stripe_of(*pending.probe));
+  }
+  // Of a mutation that is durable: what readers find.
+  [[gnu::always_inline]] void show(const Pending& pending) {
+    using Step = typename Pending::Step;
+    PERDURE_ASSERT(P, "phast.D1",
+                   pending.step == Step::none ||
+                       context_.platform.persisted(changed(pending), changed_bytes(pending)));
+    Desc& desc = table_[pending.leaf];
+    if (pending.step == Step::fill) {  // LP(insert)
+      desc.set_fingerprint(pending.slot, pending.probe->fingerprint);
+      came();
+    } else if (pending.step == Step::clear) {
+      desc.set_fingerprint(pending.slot, 0);
+      went();
+    }
   }
   [[gnu::always_inline]] void clean_up(const Pending& pending) {
     using Step = typename Pending::Step;
@@ -279,8 +266,39 @@ class Write : public Structure<T> {
     }
   }
   [[gnu::always_inline]] void discard(const Pending& pending) {
-    if (pending.record != 0) [[unlikely]]
+    if (pending.record != 0 && !pending.planned) [[unlikely]]
       context_.heap.discard(pending.record);
+  }
+
+  // Whether the entry with this second word has the value. The stripe is held.
+  [[gnu::noinline]] Expected<bool> holds_value(std::uint64_t word,
+                                               const detail::Value& expected) const {
+    detail::Value value;
+    if (!value_of(word, value)) return fail(damaged_record(word));
+    return detail::same_value(value, expected) ? Expected<bool>(true) : absent();
+  }
+
+  [[gnu::always_inline]] bool takes(const detail::Mutation& mutation, const Probe& probe) const {
+    return (kBytes || probe.word != 0) &&
+           (mutation.kind == MutationKind::erase
+                ? validate(mutation.key).ok()
+                : validate(mutation.key, mutation.value, true, records()).ok());
+  }
+  // As latch_leaf(), but returns false if the stripe is held.
+  [[gnu::always_inline]] bool try_latch(const Probe& probe, std::uint32_t& number,
+                                        std::uint32_t& slot, bool claims) {
+    const unsigned stripe = stripe_of(probe);
+    for (;;) {
+      number = enter(probe, {number}).number;
+      Desc& desc = table_[number];
+      std::uint32_t word = desc.search.stripes.load();
+      if ((word >> 8 * stripe & 0xFF) != 0) return false;
+      slot = claims ? desc.free_slot(word, probe.fingerprint) : kNoSlot;
+      const std::uint32_t held = kHeld | (slot + 1);
+      if (!desc.search.stripes.compare_exchange(word, word | held << 8 * stripe)) continue;
+      if (in_range(desc, probe, {number}) && (slot == kNoSlot || desc.is_free(slot))) return true;
+      desc.search.stripes.release(stripe);
+    }
   }
 
  private:
@@ -301,14 +319,6 @@ class Write : public Structure<T> {
   // For assertions: whether the caller holds the key's stripe in its leaf, and the leaf is linked.
   static bool holds(const Desc& desc, std::uint8_t fingerprint) {
     return (desc.holder(fingerprint % P::ByteLatches::kCount) & kHeld) != 0 && desc.linked();
-  }
-
-  // Whether the entry with this second word has the value. The stripe is held.
-  [[gnu::noinline]] Expected<bool> holds_value(std::uint64_t word,
-                                               const detail::Value& expected) const {
-    detail::Value value;
-    if (!value_of(word, value)) return fail(damaged_record(word));
-    return detail::same_value(value, expected) ? Expected<bool>(true) : absent();
   }
 
   struct Latched {
@@ -540,12 +550,6 @@ class Write : public Structure<T> {
 
   // --- write_many ---
 
-  [[gnu::always_inline]] bool takes(const detail::Mutation& mutation, const Probe& probe) const {
-    return (kBytes || probe.word != 0) &&
-           (mutation.kind == MutationKind::erase
-                ? validate(mutation.key).ok()
-                : validate(mutation.key, mutation.value, true, records()).ok());
-  }
   // Whether the value can replace the word that the record of this entry has.
   bool in_place(std::uint64_t word, const detail::Value& value) const {
     if (!kBytes || value.word_size == 0) return false;
@@ -570,76 +574,6 @@ class Write : public Structure<T> {
   }
   static std::size_t changed_bytes(const Pending& pending) {
     return pending.in_record ? sizeof(std::uint64_t) : sizeof(Entry);
-  }
-
-  // As latch_leaf(), but returns false if the stripe is held.
-  [[gnu::always_inline]] bool try_latch(const Probe& probe, std::uint32_t& number,
-                                        std::uint32_t& slot, bool claims) {
-    const unsigned stripe = stripe_of(probe);
-    for (;;) {
-      number = enter(probe, {number}).number;
-      Desc& desc = table_[number];
-      std::uint32_t word = desc.search.stripes.load();
-      if ((word >> 8 * stripe & 0xFF) != 0) return false;
-      slot = claims ? desc.free_slot(word, probe.fingerprint) : kNoSlot;
-      const std::uint32_t held = kHeld | (slot + 1);
-      if (!desc.search.stripes.compare_exchange(word, word | held << 8 * stripe)) continue;
-      if (in_range(desc, probe, {number}) && (slot == kNoSlot || desc.is_free(slot))) return true;
-      desc.search.stripes.release(stripe);
-    }
-  }
-
-  // --- plans ---
-
-  // The inserts of one leaf.
-  struct Inserts {
-    std::uint32_t leaf = kNoLeaf;
-    std::uint64_t count = 0;
-    std::string_view longest = {};  // key
-  };
-
-  // The keys of a batch ascend. A split in the middle leaves leaves with half of their slots free,
-  // and one at the end an empty one: so many inserts later they are split again. A split at a gap
-  // may leave one with fewer, which is split again, but then it leaves few entries in the other,
-  // and each leaf has one only after a split in the middle. Hence two splits, and two more for so
-  // many inserts as half a leaf takes. Errors: corruption, of what a split reads; out_of_memory.
-  Status add_splits(const Inserts& inserts, BlockNeeds& needs) const {
-    if (inserts.count == 0) return {};
-    const Desc& desc = table_[inserts.leaf];
-    const auto visible = static_cast<std::uint64_t>(__builtin_popcountll(desc.visible()));
-    if (visible + inserts.count <= kEntries) return {};
-    const std::uint64_t splits = 2 + 4 * inserts.count / kEntries;
-    bool added = needs.add(sizeof(Leaf), kStructureKind, splits, true);
-    if constexpr (kBytes) {  // each with a record of its separator, not longer than a key
-      std::string_view longest = inserts.longest;
-      if (Status s = check_keys(desc, longest); !s.ok()) return s;
-      // Of a power of two any smaller record can be made, whatever the alignment of its class.
-      const std::size_t bytes = std::bit_ceil(RecordView::bytes_needed(longest, {}));
-      for (std::uint64_t n = 0; n < splits; ++n) {
-        added = added && needs.add(bytes, kStructureKind, 1, true);
-      }
-    }
-    return added ? Status() : StatusCode::out_of_memory;
-  }
-  // Finds what a split would refuse. `longest`: gets the longest key.
-  Status check_keys(const Desc& desc, std::string_view& longest) const
-    requires(kBytes)
-  {
-    for (std::uint64_t v = desc.visible(); v != 0; v &= v - 1) {
-      prefetch_record(context_.platform.load(leaf_of(desc).entries[__builtin_ctzll(v)].value));
-    }
-    for (std::uint64_t v = desc.visible(); v != 0; v &= v - 1) {
-      const auto& entry = leaf_of(desc).entries[__builtin_ctzll(v)];
-      const std::uint64_t word = context_.platform.load(entry.value);
-      detail::Value ignored;
-      if (!value_of(word, ignored) || !check_record(word, true).ok()) {
-        return damaged_record(word);
-      }
-      const std::string_view key = key_of(word);
-      if (head_word(key) != context_.platform.load(entry.key)) return damaged_record(word);
-      if (key.size() > longest.size()) longest = key;
-    }
-    return {};
   }
 };
 
