@@ -1,11 +1,13 @@
-// BatchItems: what a WriteBatch has been given, copied to DRAM. commit_items() commits it.
+// BatchItems: what a WriteBatch has been given, copied to DRAM. ItemsCommit commits it.
 //
 // WHAT  One mutation a key, the last one that was given, and the requirements in their order. A
-//   table finds the mutation of a key: open addressing, at most half full.
+//   table finds the mutation of a key: open addressing, at most half full. It is made once a key is
+//   not above the one before it: ascending keys are distinct, and a binary search finds them.
 // Thread safety: of a value.
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -65,7 +67,8 @@ class BatchItems {
   // The mutation of the key, or null.
   const Mutation* find(const Index& index, const Key& key) const noexcept {
     for (std::uint32_t map = 0; map < maps_.size(); ++map) {
-      if (maps_[map].get() != &index || places_ == nullptr) continue;
+      if (maps_[map].get() != &index) continue;
+      if (places_ == nullptr) return find_ascending(map, key);
       const Place place = places_[number_of(map, key, hash_of(map, key))];
       return place.mutation != 0 ? &mutations_[place.mutation - 1].mutation : nullptr;
     }
@@ -87,7 +90,30 @@ class BatchItems {
     return copy(requirement.key.bytes) && copy(requirement.value.bytes) &&
            requirements_.push_back(requirement);
   }
+  // Whether the mutation comes before the key of this map in ascending order.
+  static bool below(const BatchMutation& one, std::uint32_t map, const Key& key) noexcept {
+    const Key& own = one.mutation.key;
+    if (one.target != map) return one.target < map;
+    return own.word != key.word ? own.word < key.word : own.bytes < key.bytes;
+  }
+  const Mutation* find_ascending(std::uint32_t map, const Key& key) const noexcept {
+    const auto* at = std::lower_bound(
+        mutations_.begin(), mutations_.end(), key,
+        [&](const BatchMutation& one, const Key& wanted) { return below(one, map, wanted); });
+    const bool found = at != mutations_.end() && at->target == map &&
+                       at->mutation.key.word == key.word && at->mutation.key.bytes == key.bytes;
+    return found ? &at->mutation : nullptr;
+  }
+  // Of a key that no other one has.
+  bool append(BatchMutation added) noexcept {
+    return copy(added.mutation.key.bytes) && copy(added.mutation.value.bytes) &&
+           mutations_.push_back(added);
+  }
   bool mutate(BatchMutation added) noexcept {
+    if (places_ == nullptr &&
+        (mutations_.empty() || below(mutations_.back(), added.target, added.mutation.key))) {
+      return append(added);
+    }
     if (!make_room()) return false;
     const std::uint32_t hash = hash_of(added.target, added.mutation.key);
     Place& place = places_[number_of(added.target, added.mutation.key, hash)];
@@ -98,10 +124,7 @@ class BatchItems {
       mutation.value = added.mutation.value;
       return true;
     }
-    if (!copy(added.mutation.key.bytes) || !copy(added.mutation.value.bytes) ||
-        !mutations_.push_back(added)) {
-      return false;
-    }
+    if (!append(added)) return false;
     place = {.mutation = static_cast<std::uint32_t>(mutations_.size()), .hash = hash};
     return true;
   }
@@ -159,16 +182,22 @@ class BatchItems {
   // For one more key.
   bool make_room() noexcept {
     const std::size_t before = places_ == nullptr ? 0 : mask_ + 1;
-    if (2 * (mutations_.size() + 1) <= before) return true;
-    const std::size_t count = std::max(kFirstPlaces, 2 * before);
+    const std::size_t wanted = 2 * (mutations_.size() + 1);
+    if (wanted <= before) return true;
+    const std::size_t count = std::max(kFirstPlaces, std::bit_ceil(wanted));
     std::unique_ptr<Place[]> places(new (std::nothrow) Place[count]{});
     if (places == nullptr) return false;
     mask_ = count - 1;
-    for (std::size_t from = 0; from < before; ++from) {
-      if (places_[from].mutation == 0) continue;
-      std::size_t to = places_[from].hash & mask_;
+    const auto add = [&](const Place& place) {
+      std::size_t to = place.hash & mask_;
       while (places[to].mutation != 0) to = (to + 1) & mask_;
-      places[to] = places_[from];
+      places[to] = place;
+    };
+    for (std::size_t from = 0; from < before; ++from) {
+      if (places_[from].mutation != 0) add(places_[from]);
+    }
+    for (std::uint32_t i = 0; before == 0 && i < mutations_.size(); ++i) {
+      add({i + 1, hash_of(mutations_[i].target, mutations_[i].mutation.key)});
     }
     places_ = std::move(places);
     return true;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <new>
 #include <string_view>
@@ -47,51 +48,69 @@ class Text {
   char bytes_[N + 1] = {};
 };
 
-// A vector that can be moved and not copied. push_back() returns false if memory is short.
+// A vector that can be moved and not copied. push_back() returns false if memory is short. Room
+// that has no item yet is not touched.
 template <class T>
 class Array {
  public:
   Array() noexcept = default;
   Array(Array&& other) noexcept
-      : items_(std::move(other.items_)),
+      : items_(std::exchange(other.items_, nullptr)),
         size_(std::exchange(other.size_, 0)),
         capacity_(std::exchange(other.capacity_, 0)) {}
   Array& operator=(Array&& other) noexcept {
-    items_ = std::move(other.items_);
-    size_ = std::exchange(other.size_, 0);
-    capacity_ = std::exchange(other.capacity_, 0);
+    Array moved(std::move(other));
+    std::swap(items_, moved.items_);
+    std::swap(size_, moved.size_);
+    std::swap(capacity_, moved.capacity_);
     return *this;
+  }
+  ~Array() {
+    clear();
+    ::operator delete(static_cast<void*>(items_));
   }
 
   // Returns false, and changes nothing, if memory is short. Amortised O(1).
   [[nodiscard]] bool push_back(T item) noexcept {
     if (size_ == capacity_ && !reserve(std::max<std::size_t>(2 * capacity_, 4))) return false;
-    items_[size_++] = std::move(item);
+    std::construct_at(items_ + size_, std::move(item));
+    ++size_;
     return true;
   }
 
   // Makes room for so many items at once. Returns false if memory is short.
   [[nodiscard]] bool reserve(std::size_t capacity) noexcept {
+    static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
     if (capacity <= capacity_) return true;
-    std::unique_ptr<T[]> items(new (std::nothrow) T[capacity]);
+    if (capacity > PTRDIFF_MAX / kBytes) return false;
+    auto* items = static_cast<T*>(::operator new(capacity * kBytes, std::nothrow));
     if (items == nullptr) return false;
-    std::move(begin(), end(), items.get());
-    items_ = std::move(items);
+    std::uninitialized_move(begin(), end(), items);
+    std::destroy(begin(), end());
+    ::operator delete(static_cast<void*>(items_));
+    items_ = items;
     capacity_ = capacity;
     return true;
   }
   // Removes the last item and returns it. There must be one.
-  T pop_back() noexcept { return std::move(items_[--size_]); }
+  T pop_back() noexcept {
+    T item = std::move(back());
+    std::destroy_at(items_ + --size_);
+    return item;
+  }
 
   // Keeps the room.
-  void clear() noexcept { size_ = 0; }
+  void clear() noexcept {
+    std::destroy(begin(), end());
+    size_ = 0;
+  }
 
   std::size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }
-  T* begin() noexcept { return items_.get(); }
-  T* end() noexcept { return items_.get() + size_; }
-  const T* begin() const noexcept { return items_.get(); }
-  const T* end() const noexcept { return items_.get() + size_; }
+  T* begin() noexcept { return items_; }
+  T* end() noexcept { return items_ + size_; }
+  const T* begin() const noexcept { return items_; }
+  const T* end() const noexcept { return items_ + size_; }
   T& operator[](std::size_t i) noexcept { return items_[i]; }
   const T& operator[](std::size_t i) const noexcept { return items_[i]; }
   T& front() noexcept { return items_[0]; }
@@ -99,7 +118,10 @@ class Array {
   T& back() noexcept { return items_[size_ - 1]; }
 
  private:
-  std::unique_ptr<T[]> items_;
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): of a pointer, if the items are pointers.
+  static constexpr std::size_t kBytes = sizeof(T);
+
+  T* items_ = nullptr;
   std::size_t size_ = 0;
   std::size_t capacity_ = 0;
 };

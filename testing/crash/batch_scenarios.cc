@@ -5,8 +5,10 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "format/layout.h"
+#include "pool/batch_record.h"
 #include "testing/crash/workloads.h"
 #include "testing/sim/sim_memory.h"
 
@@ -83,18 +85,53 @@ class LeftBatch {
       std::memset(crashed.base() + copy, 0, sizeof(layout::Header));
       if (std::string wrong = judge(crashed, true); !wrong.empty()) return wrong;
     }
-    std::string wrong;
-    for (std::uint64_t i = 0; i < 8 + bytes && wrong.empty(); ++i) {
-      crashed.load_image(left_, whole);
-      crashed.base()[i < 8 ? layout::kBatchLog + i : record + i - 8] ^= std::byte(1U << i % 8);
-      crashed.settle();
-      if (factory_()->open(crashed, 2).ok()) wrong = "byte " + std::to_string(i) + ": unseen";
-      crashed.set_mode(SimMode::frozen);
+    std::string wrong = flip(whole, layout::kBatchLog, sizeof(word));
+    if (wrong.empty()) wrong = flip(whole, record, bytes);
+    for (const std::uint64_t block : named_blocks(record)) {
+      const auto* prefix = reinterpret_cast<const RecordPrefix*>(left_.base() + block);
+      const RecordView entry(prefix, prefix->state, prefix->value);
+      if (wrong.empty()) wrong = flip(whole, block, entry.size());
     }
     return wrong;
   }
 
  private:
+  // Flips a bit of each of these bytes, for an open that must see it.
+  std::string flip(const CrashImage& whole, std::uint64_t offset, std::uint64_t bytes) {
+    SimMemory crashed(kCapacity);
+    for (std::uint64_t i = 0; i < bytes; ++i) {
+      crashed.load_image(left_, whole);
+      crashed.base()[offset + i] ^= std::byte(1U << i % 8);
+      crashed.settle();
+      const bool seen = !factory_()->open(crashed, 2).ok();
+      crashed.set_mode(SimMode::frozen);
+      if (!seen) return "byte " + std::to_string(offset + i) + ": unseen";
+    }
+    return "";
+  }
+  // The blocks that the record on the medium names; none if the engine makes no entries ahead.
+  std::vector<std::uint64_t> named_blocks(std::uint64_t record) const {
+    const std::byte* at = left_.base() + record;
+    const auto take = [&at](auto& to) {
+      std::memcpy(&to, at, sizeof(to));
+      at += sizeof(to);
+    };
+    layout::BatchRecord head{};
+    take(head);
+    at += head.runs * sizeof(layout::BatchRun);
+    std::vector<std::uint64_t> blocks;
+    for (std::uint32_t i = 0; i < head.maps; ++i) {
+      layout::BatchMap map{};
+      take(map);
+      for (std::uint64_t n = 0; n < map.entries; ++n) {
+        layout::BatchEntry entry{};
+        take(entry);
+        if (entry.kind == batch_record::kNames) blocks.push_back(entry.value);
+        at += batch_record::padded(entry.key_bytes) + batch_record::padded(entry.value_bytes);
+      }
+    }
+    return blocks;
+  }
   static std::uint64_t word_of(const SimMemory& memory) {
     std::uint64_t word = 0;
     std::memcpy(&word, memory.base() + layout::kBatchLog, sizeof(word));

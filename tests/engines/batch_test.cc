@@ -314,6 +314,36 @@ TEST_P(BatchTest, GetSeesWhatTheBatchHas) {
   reopen();
 }
 
+TEST_P(BatchTest, KeysThatAscendAtFirst) {
+  auto numbers = open<std::uint64_t, std::uint64_t>("numbers");
+  auto texts = open<Bytes, Bytes>("texts");
+  const auto text_of = [](std::uint64_t i) { return "key " + std::to_string(1000 + i); };
+  WriteBatch batch;
+  for (std::uint64_t i = 0; i < 100; ++i) batch.put(numbers, 10 * i, i);
+  for (std::uint64_t i = 0; i < 100; ++i) batch.put(texts, text_of(2 * i), "a");
+  const auto expect = [&](std::uint64_t end, std::uint64_t first, Bytes text) {
+    EXPECT_FALSE(must(batch.get(numbers, end)));
+    EXPECT_EQ(must(batch.get(numbers, 0)), first);
+    EXPECT_EQ(must(batch.get(numbers, 990)), 99U);
+    EXPECT_FALSE(must(batch.get(numbers, 11)));
+    EXPECT_EQ(must(batch.get(texts, text_of(0))), "a");
+    EXPECT_FALSE(must(batch.get(texts, text_of(1))));
+    EXPECT_EQ(must(batch.get(texts, text_of(198))), text);
+  };
+  expect(991, 0, "a");
+  batch.put(texts, text_of(198), "b");  // the last one again
+  expect(991, 0, "b");
+  batch.put(numbers, 0, 7);
+  batch.erase(numbers, 20);
+  expect(20, 7, "b");
+  EXPECT_EQ(batch.size(), 203U);
+  must(pool_->commit(batch));
+  EXPECT_EQ(must(numbers.size()), 99U);
+  EXPECT_EQ(must(texts.size()), 100U);
+  EXPECT_EQ(must(numbers.get(0)), 7U);
+  EXPECT_EQ(must(texts.get(text_of(198))), "b");
+}
+
 // What a call of an untyped map ignores makes no second key, and no other value.
 TEST_P(BatchTest, UntypedKeysAndValuesWithIgnoredBits) {
   auto texts = open<Bytes, std::uint16_t>("texts");

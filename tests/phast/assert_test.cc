@@ -250,6 +250,17 @@ TEST_F(PhastAssertions, OneVersionHasOneSetOfSlots) {
   });
 }
 
+TEST_F(PhastAssertions, AVersionCountsTheRemovedEntries) {
+  words_.scan();  // 50, 60, 70 and 80 fill the leaf
+  EXPECT_VIOLATES("phast.D3", {
+    words_.erase(80);
+    words_.put(55);  // in its slot
+    words_.erase(50);
+    desc().version.fetch_sub(phast::kOneRemoved);
+    words_.scan();
+  });
+}
+
 TEST_F(PhastAssertions, ARangeGrowsToTheLeftOnly) {
   left().latch_all();
   desc().latch_all();

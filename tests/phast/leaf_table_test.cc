@@ -164,10 +164,11 @@ TEST(ScanOrders, OneIsOfItsVersionAndWhole) {
     std::uint8_t slots[64] = {};
     while (newest < kVersions - 2 || found == 0) {
       const std::uint64_t version = newest;
-      const std::uint32_t count = table.order_of(kNumber, version, slots);
+      std::uint64_t removed = 0;
+      const std::uint32_t count = table.order_of(kNumber, version, slots, removed);
       if (count != 0) ++found;
       for (std::uint32_t i = 0; i < count; ++i) {
-        if (slots[i] != slot_in(version, count, i)) ++wrong;
+        if (slots[i] != slot_in(version - removed * kOneRemoved, count, i)) ++wrong;
       }
     }
   });
@@ -181,16 +182,30 @@ TEST(ScanOrders, OnlyANewerOneIsKept) {
   ASSERT_TRUE(table.reserve(1000).ok());
   std::uint8_t slots[64] = {3, 1, 2};
   std::uint8_t kept[64] = {};
-  EXPECT_EQ(table.order_of(70, 4, kept), 0U);
+  std::uint64_t removed = 0;
+  EXPECT_EQ(table.order_of(70, 4, kept, removed), 0U);
   table.keep_order(70, 4, slots, 2);
   table.keep_order(70, 2, slots, 3);
-  EXPECT_EQ(table.order_of(70, 4, kept), 2U) << "of an older version";
+  EXPECT_EQ(table.order_of(70, 4, kept, removed), 2U) << "of an older version";
   table.keep_order(70, 4, slots, 3);
   table.keep_order(70, 4, slots, 1);
-  ASSERT_EQ(table.order_of(70, 4, kept), 3U) << "of fewer entries";
+  ASSERT_EQ(table.order_of(70, 4, kept, removed), 3U) << "of fewer entries";
   EXPECT_EQ(std::memcmp(kept, slots, 3), 0);
-  EXPECT_EQ(table.order_of(70, 6, kept), 0U);
-  EXPECT_EQ(table.order_of(71, 4, kept), 0U);
+  EXPECT_EQ(table.order_of(71, 4, kept, removed), 0U);
+}
+
+TEST(ScanOrders, OneTellsHowManyEntriesWereRemovedSince) {
+  LeafTable<Default> table;
+  ASSERT_TRUE(table.reserve(1000).ok());
+  std::uint8_t slots[64] = {3, 1, 2};
+  std::uint64_t removed = 7;
+  table.keep_order(70, 4, slots, 3);
+  EXPECT_EQ(table.order_of(70, 4, slots, removed), 3U);
+  EXPECT_EQ(removed, 0U);
+  EXPECT_EQ(table.order_of(70, 4 + 3 * kOneRemoved, slots, removed), 3U);
+  EXPECT_EQ(removed, 3U);
+  EXPECT_EQ(table.order_of(70, 4 + kManyRemoved, slots, removed), 0U);
+  EXPECT_EQ(table.order_of(70, 2, slots, removed), 0U) << "of a newer version";
 }
 
 }  // namespace

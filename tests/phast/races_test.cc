@@ -178,5 +178,26 @@ TEST(PhastRaces, P17_ScanOrderOfAnUnsettledLeaf) {
   }
 }
 
+// An order is used again after erases. One of them has emptied a slot that an insert fills again;
+// with another erase in flight, the version may count more or fewer than the visible slots tell.
+TEST(PhastRaces, P17_ScanOrderBesideErases) {
+  Ops setup = tens(4);
+  setup.push_back(scan());
+  for (const Ops& writer : {Ops{erase(20), insert(35, 1), erase(10)}, Ops{erase(40), erase(20)},
+                            Ops{erase(10), insert(5, 1), insert(25, 1)}}) {
+    for (const Op& reader : {scan(), scan_back()}) {
+      Interleaver interleaver(
+          phast_words(),
+          {.name = test_name(), .setup = setup, .threads = {writer, {reader, reader}}});
+      for (const unsigned stopped : {0U, 1U}) {
+        const auto report =
+            interleaver.sweep({}, stopped, {{1 - stopped, done()}, {stopped, done()}});
+        expect_clean(report);
+        EXPECT_GT(report.schedules, 20U);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace perdure::testing

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -93,6 +94,76 @@ TEST(PhastScans, OfStrings) {
       compare_scans<std::string_view>(map, keys, ++seed);
       EXPECT_EQ(must(pool.check({.deep = true})).first(), "");
     }
+  }
+}
+
+// One full leaf of keys 10 to 600, whose slots are in no order. Then entries come and go between
+// scans, and the order that the last one has kept may be used again or not.
+class FullLeaf {
+ public:
+  FullLeaf() {
+    for (std::uint64_t i = 0; i < 60; ++i) put(10 * (i * 37 % 60) + 10);
+    compare();
+  }
+  ~FullLeaf() { EXPECT_EQ(must(pool_.check({.deep = true})).first(), ""); }
+  FullLeaf(const FullLeaf&) = delete;
+  FullLeaf& operator=(const FullLeaf&) = delete;
+
+  void put(std::uint64_t key) {
+    must(map_.put(key, key));
+    model_.insert(key);
+  }
+  void erase(std::uint64_t key) {
+    EXPECT_TRUE(map_.erase(key).present());
+    model_.erase(key);
+  }
+  std::uint64_t least() const { return *model_.begin(); }
+  // Scans for one entry from both ends, and for all.
+  void compare() {
+    std::vector<std::uint64_t> seen;
+    const auto add = [&](std::uint64_t key, std::uint64_t) { seen.push_back(key); };
+    must(map_.scan({.limit = 1}, add));
+    must(map_.scan({.limit = 1, .reverse = true}, add));
+    must(map_.scan({}, add));
+    std::vector<std::uint64_t> wanted;
+    if (!model_.empty()) wanted = {*model_.begin(), *model_.rbegin()};
+    wanted.insert(wanted.end(), model_.begin(), model_.end());
+    EXPECT_EQ(seen, wanted);
+  }
+
+ private:
+  TempPath path_;
+  Pool pool_ = open_pool(path_, {.durability = Durability::process, .max_size = 256_MiB});
+  OrderedMap<std::uint64_t, std::uint64_t> map_ =
+      must(pool_.ordered_map<std::uint64_t, std::uint64_t>("m", {.phast = {.partition_bits = 0}}));
+  std::set<std::uint64_t> model_;
+};
+
+TEST(PhastOrders, OneOutlivesErases) {
+  FullLeaf leaf;
+  for (std::uint64_t i = 0; i < 60; ++i) {
+    leaf.erase(10 * (i * 23 % 60) + 10);
+    if (i % 4 != 1) leaf.compare();
+  }
+}
+
+TEST(PhastOrders, OneIsVoidWhereASlotIsFilledAgain) {
+  for (std::uint64_t erased = 1; erased < 20; ++erased) {
+    FullLeaf leaf;
+    for (std::uint64_t i = 0; i < erased; ++i) leaf.erase(leaf.least());
+    for (std::uint64_t i = 1; i < erased; ++i) leaf.put(600 + i);  // one slot stays free
+    leaf.compare();
+    leaf.erase(leaf.least());
+    leaf.compare();
+  }
+}
+
+TEST(PhastOrders, OneIsVoidAfterASplit) {
+  for (std::uint64_t added = 20; added < 30; ++added) {
+    FullLeaf leaf;
+    // The first one splits the leaf behind 300, and all fill slots that the split has emptied.
+    for (std::uint64_t i = 0; i < added; ++i) leaf.put(295 - 10 * i);
+    leaf.compare();
   }
 }
 

@@ -1,3 +1,4 @@
+// test: tsan
 // Small batches of several threads, of the same keys and beside other mutations: each is whole.
 #include <unistd.h>
 

@@ -88,7 +88,8 @@ TEST(Directory, SplitsAndUnlinksAgainstASet) {
     std::set<std::uint64_t> seen;
     const EpochGuard<P> guard(epochs);
     Probe position{};
-    for (bool end = false; !end; position = ordered::behind<IntegerCodec>(batch, false, end)) {
+    ordered::Limits<IntegerCodec> limits({});
+    for (bool more = true; more; more = limits.pass(batch, false, position)) {
       directory.collect(position, batch);
       seen.insert(batch.words, batch.words + batch.count);
     }
@@ -178,7 +179,8 @@ TEST(Directory, PrefixesAgainstASet) {
       Strings::Batch batch;
       std::vector<std::string> seen;
       Probe position{};
-      for (bool end = false; !end; position = ordered::behind<BytesCodec>(batch, false, end)) {
+      ordered::Limits<BytesCodec> limits({});
+      for (bool more = true; more; more = limits.pass(batch, false, position)) {
         directory.collect(position, batch);
         with_prefix += batch.prefix != 0 ? 1 : 0;
         for (std::uint32_t k = 0; k < batch.count; ++k) {
@@ -280,7 +282,8 @@ TEST(Directory, BuildOfRuns) {
     std::vector<std::uint64_t> seen;
     const EpochGuard<P> guard(epochs);
     Probe position{};
-    for (bool end = false; !end; position = ordered::behind<IntegerCodec>(batch, false, end)) {
+    ordered::Limits<IntegerCodec> limits({});
+    for (bool more = true; more; more = limits.pass(batch, false, position)) {
       directory.collect(position, batch);
       seen.insert(seen.end(), batch.words, batch.words + batch.count);
     }

@@ -58,6 +58,26 @@ TEST(ArrayTest, GrowsAndMoves) {
   EXPECT_EQ(other.size(), 1U);
 }
 
+TEST(ArrayTest, DestroysEachItemOnce) {
+  const auto item = std::make_shared<int>(1);
+  {
+    Array<std::shared_ptr<int>> array;
+    for (int i = 0; i < 9; ++i) ASSERT_TRUE(array.push_back(item));
+    EXPECT_EQ(item.use_count(), 10);
+    EXPECT_EQ(array.pop_back(), item);
+    EXPECT_EQ(item.use_count(), 9);
+    array.clear();
+    EXPECT_EQ(item.use_count(), 1);
+    ASSERT_TRUE(array.push_back(item));
+    EXPECT_FALSE(array.reserve(~std::size_t{0}));
+    EXPECT_EQ(array.size(), 1U);
+    array = Array<std::shared_ptr<int>>();
+    EXPECT_EQ(item.use_count(), 1);
+    ASSERT_TRUE(array.push_back(item));
+  }
+  EXPECT_EQ(item.use_count(), 1);
+}
+
 TEST(FindingsTest, CountsWhatItDoesNotKeep) {
   Findings report;
   EXPECT_TRUE(report.ok());

@@ -1,6 +1,6 @@
 // perdure: a Store of engine phast in durability `buffered`. A transaction is a WriteBatch, or the
-// call itself if it puts one key. A durable one ends with sync(). A pop reads one key with an
-// iterator and erases it: each is atomic by itself, and all are durable with the sync() at the end.
+// call itself if it puts one key. A durable one ends with sync(). A pop scans for one entry and
+// erases it: each is atomic by itself, and all are durable with the sync() at the end.
 #include <fmt/core.h>
 
 #include <optional>
@@ -84,12 +84,12 @@ class PerdureStore : public BulkStore {
   }
   void pop(FunctionRef<bool(std::string_view)> goes_on) override {
     bool last = false;
+    std::string key;  // a callback of a scan must not change the map
+    const auto copy = [&](std::string_view found, std::string_view) { key.assign(found); };
     for (bool more = true; more; last = !last) {
-      const auto it = store_->scan({.limit = 1, .reverse = last});
-      must(it.status());
-      if (!it.valid()) break;
-      more = goes_on(it.key());
-      must(store_->erase(it.key()).status());
+      if (must(store_->scan({.limit = 1, .reverse = last}, copy)) == 0) break;
+      more = goes_on(key);
+      must(store_->erase(key).status());
     }
     end();
   }

@@ -20,26 +20,37 @@ struct Limits {
     if (has_to) to = Codec::probe(*range.to);
   }
 
-  // The position of the first leaf. Integers: only words are copied, here and in pass(). A copy of
-  // a whole probe would wait for the stores of its small members.
+  // The position of the first leaf. Integers: only words are copied. A copy of a whole probe would
+  // wait for the stores of its small members.
   Probe start(bool reverse) const noexcept {
     if (reverse && !has_to) return {.word = ~std::uint64_t{0}, .after = true, .last = true};
+    if (!reverse && !has_from) return {};
     const Probe& first = reverse ? to : from;
     if constexpr (Codec::kBytes) return first;
     return {.word = first.word};
   }
-  // Shrinks the range behind a visited leaf. Otherwise an unlink could give the visited range to
-  // the next leaf. `position`: behind the leaf; `low`: of the leaf.
-  void pass(const Probe& position, std::uint64_t low, bool reverse) noexcept {
-    (reverse ? has_to : has_from) = true;
-    if constexpr (!Codec::kBytes) {
-      (reverse ? to : from) = {.word = reverse ? low : position.word};
-    } else if (reverse) {
-      to = position;
-      to.after = true;
-    } else {
-      from = position;
+  // Moves the position behind a visited leaf, and shrinks the range to what is left. Otherwise an
+  // unlink could give the visited range to the next leaf. Returns false if the key space ends
+  // there. No probe is copied: see start().
+  template <class Batch>
+  bool pass(const Batch& batch, bool reverse, Probe& position) noexcept {
+    Probe& edge = reverse ? to : from;
+    const std::uint64_t word = reverse ? batch.low : batch.bound;
+    if constexpr (Codec::kBytes) {
+      const auto* separator = reverse ? batch.low_separator : batch.bound_separator;
+      if (separator != nullptr) {
+        (reverse ? has_to : has_from) = true;
+        position = {.word = word, .bytes = separator->view(), .after = !reverse};
+        edge = {.word = word, .bytes = separator->view(), .after = true};
+        return true;
+      }
     }
+    if (word == (reverse ? 0 : ~std::uint64_t{0})) return false;
+    (reverse ? has_to : has_from) = true;
+    const bool last = Codec::kBytes && reverse;
+    position = {.word = reverse ? word - 1 : word + 1, .after = last, .last = last};
+    edge = {.word = Codec::kBytes || !reverse ? position.word : word, .after = last, .last = last};
+    return true;
   }
   // True if the range ends before the position.
   bool end_before(const Probe& position, bool reverse) const noexcept {
@@ -53,21 +64,5 @@ struct Limits {
     return position.word == to.word ? compare(position, to.bytes) >= 0 : position.word > to.word;
   }
 };
-
-// The position just behind a leaf. Sets `end` if the key space ends there.
-template <class Codec, class Batch>
-Probe behind(const Batch& batch, bool reverse, bool& end) noexcept {
-  if constexpr (Codec::kBytes) {
-    if (!reverse && batch.bound_separator != nullptr) {
-      return {.word = batch.bound, .bytes = batch.bound_separator->view(), .after = true};
-    }
-    if (reverse && batch.low_separator != nullptr) {
-      return {.word = batch.low, .bytes = batch.low_separator->view()};
-    }
-  }
-  end = reverse ? batch.low == 0 : batch.bound == ~std::uint64_t{0};
-  if (!reverse) return {.word = batch.bound + 1};
-  return {.word = batch.low - 1, .after = Codec::kBytes, .last = Codec::kBytes};
-}
 
 }  // namespace perdure::ordered

@@ -16,7 +16,8 @@
 //       holder is filling that slot. A slot is free if it is neither visible nor being filled. A
 //       writer that has claimed a slot by CAS checks the slot's fingerprint again: the stripes may
 //       have changed and changed back before the CAS.
-//   phast.D3  The version is raised after an entry was removed and before its slot becomes free.
+//   phast.D3  The version is raised after an entry was removed and before its slot becomes free: by
+//       kOneRemoved for each entry, or by kManyRemoved, which stands for more than a leaf has.
 //   phast.D4  bound and next change with all stripes held, low with those of the left neighbours;
 //       version rises after bound. Neither bound nor low ever rises. Bit 0 of version: the leaf is
 //       unlinked for good.
@@ -45,6 +46,9 @@ namespace perdure::phast {
 inline constexpr std::uint32_t kNoSlot = ~0U;
 inline constexpr std::uint32_t kHeld = 0x80;           // of a stripe's byte
 inline constexpr std::uint32_t kAllHeld = 0x80808080;  // of all stripes
+// phast.D3: by how much the version rises.
+inline constexpr std::uint64_t kOneRemoved = 2;
+inline constexpr std::uint64_t kManyRemoved = 64 * kOneRemoved;
 
 // The home line of an entry is the line of its leaf, by number, in which it lies if there was room.
 // A lookup can fetch it together with the descriptor. No invariant depends on it.
@@ -89,6 +93,7 @@ struct alignas(64) Descriptor {
     typename P::ByteLatches stripes;
   };
   static_assert(sizeof(SearchLine) == 64 && G::kLeafEntries <= 60);
+  static_assert(kManyRemoved > G::kLeafEntries * kOneRemoved);
   SearchLine search;
 
   bool below(const Probe& probe) const { return ordered::lies_below<kBytes>(*this, probe); }
@@ -235,13 +240,16 @@ class LeafTable {
   // stamps only rise. So a reader that finds a stamp before and after it has copied the words has
   // copied what was kept with that stamp.
 
-  // Copies the order of the leaf and returns how many slots it has. 0: none is kept for this
-  // version. `slots`: has room for 64.
+  // Copies the order of the leaf and returns how many slots it has. 0: none is kept, or it is of a
+  // newer version, or of one that tells nothing about this one. `removed`: gets how many entries
+  // have been removed since it was kept. `slots`: has room for 64.
   [[gnu::always_inline]] std::uint32_t order_of(std::uint32_t number, std::uint64_t version,
-                                                std::uint8_t* slots) const {
+                                                std::uint8_t* slots, std::uint64_t& removed) const {
     const Desc& desc = descriptors_[number];
     const std::uint64_t stamp = desc.order.load(std::memory_order_acquire);
-    if (stamp >> kCountBits != version) return 0;
+    const std::uint64_t risen = version - (stamp >> kCountBits);
+    if (risen >= kManyRemoved) return 0;
+    removed = risen / kOneRemoved;
     for (std::uint32_t i = 0; i < Order::kWords; ++i) {
       const std::uint64_t word = orders_[number].words[i].load(std::memory_order_acquire);
       std::memcpy(slots + 8 * i, &word, 8);

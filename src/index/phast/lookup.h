@@ -10,6 +10,9 @@
 //   holds its stripe. So between two settled moments of one version the set of visible slots has
 //   only grown, and equal numbers mean equal sets (phast.D3). If a set was read twice within one
 //   version, it was also the set in between.
+//   The version also tells how many entries were removed since an order was kept. If as many of its
+//   slots are not visible any more, each was emptied once, and none of the others was: those have
+//   the same keys, and are still in order.
 #pragma once
 
 #include <algorithm>
@@ -56,7 +59,6 @@ class Lookup : public State<T> {
     Probe position = limits.start(range.reverse);
     std::uint64_t left = range.limit;
     Batch batch;
-    bool end = false;
     const auto locate = [&] {
       const std::uint32_t number = inner_.locate(position);
       prefetch_leaf(number);
@@ -72,15 +74,15 @@ class Lookup : public State<T> {
       if (range.reverse && batch.ends_before(position)) continue;
       if (context_.platform.poisoned()) return fail(context_.platform.failure());
       if (batch.damaged != 0) return fail(damaged_record(batch.damaged));
-      position = ordered::behind<Codec>(batch, range.reverse, end);
-      if (!end) limits.pass(position, batch.low, range.reverse);
       left -= batch.count;
       const bool more =
           batch.count == 0 || visit(std::span<const detail::Entry>(batch.entries, batch.count));
       // The entries may come from pages that were lost meanwhile.
       if (context_.platform.poisoned()) return fail(context_.platform.failure());
       if (!more) return {};
-      if (end || limits.end_before(position, range.reverse)) break;
+      if (left == 0) break;
+      if (!limits.pass(batch, range.reverse, position)) break;
+      if (limits.end_before(position, range.reverse)) break;
       hint = !range.reverse && batch.next != kNoLeaf ? batch.next : locate();
     }
     if (!kBytes && range.reverse && left > 0) {
@@ -322,6 +324,20 @@ class Lookup : public State<T> {
     return count;
   }
 
+  // Omits the slots that are not visible any more from an order of `count` slots, and returns how
+  // many are left. Returns 0 if they are not as many as entries were removed: then a slot may have
+  // been emptied and filled again.
+  static std::uint32_t omit_removed(std::uint64_t visible, std::uint64_t removed,
+                                    std::uint8_t* order, std::uint32_t count) {
+    std::uint32_t left = 0;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::uint8_t slot = order[i];
+      order[left] = slot;
+      left += static_cast<std::uint32_t>(visible >> slot & 1);
+    }
+    return left + removed == count ? left : 0;
+  }
+
  private:
   // --- find ---
 
@@ -469,22 +485,20 @@ class Lookup : public State<T> {
   [[gnu::noinline]] bool add_slots(const Leaf& leaf, std::uint64_t visible, std::uint32_t sorted,
                                    std::uint8_t* order) const {
     std::uint64_t added = visible & ~slots_of(order, sorted);
-    if (sorted + static_cast<std::uint32_t>(__builtin_popcountll(added)) !=
-        static_cast<std::uint32_t>(__builtin_popcountll(visible))) {
+    if (sorted + static_cast<std::uint32_t>(std::popcount(added)) !=
+        static_cast<std::uint32_t>(std::popcount(visible))) {
       return false;
     }
     for (; added != 0; added &= added - 1, ++sorted) {
       const auto slot = static_cast<std::uint8_t>(__builtin_ctzll(added));
-      Probe key;
+      SlotKey key;
       if (!key_in(leaf, slot, key)) return false;
       std::uint32_t low = 0;
       for (std::uint32_t high = sorted; low < high;) {
         const std::uint32_t middle = (low + high) / 2;
-        Probe other;
+        SlotKey other;
         if (!key_in(leaf, order[middle], other)) return false;
-        const bool below =
-            other.word != key.word ? other.word < key.word : kBytes && other.bytes < key.bytes;
-        if (below) {
+        if (comes_before(other, key)) {
           low = middle + 1;
         } else {
           high = middle;
@@ -495,29 +509,37 @@ class Lookup : public State<T> {
     }
     return true;
   }
-  // Reads the key of a slot. Returns false if the slot is empty.
-  [[gnu::always_inline]] bool key_in(const Leaf& leaf, std::uint8_t slot, Probe& key) const {
+  // What orders the entry of a slot. Byte strings: equal words leave it to the record that the
+  // value names.
+  struct SlotKey {
+    std::uint64_t word = 0;
+    std::uint64_t value = 0;
+  };
+  [[gnu::always_inline]] bool comes_before(const SlotKey& a, const SlotKey& b) const {
+    if (a.word != b.word) return a.word < b.word;
+    return kBytes && key_of(a.value) < key_of(b.value);
+  }
+  // Returns false if the slot is empty.
+  [[gnu::always_inline]] bool key_in(const Leaf& leaf, std::uint8_t slot, SlotKey& key) const {
     const Entry& entry = leaf.entries[slot];
-    if constexpr (kBytes) {
-      const std::uint64_t word = context_.platform.load(entry.value);
-      if (word == 0) return false;
-      key = {.word = context_.platform.load(entry.key), .bytes = key_of(word)};
-      return true;
-    } else {
-      key.word = context_.platform.load(entry.key);
-      return key.word != 0;
-    }
+    if constexpr (kBytes) key.value = context_.platform.load(entry.value);  // commit word
+    key.word = context_.platform.load(entry.key);
+    return (kBytes ? key.value : key.word) != 0;
   }
 
-  // Sorts the visible slots. The order kept is used as long as no entry was removed: entries that
-  // came since are added to it. Keeps a new order if `settled`. `order`: has room for 64.
+  // Sorts the visible slots. Uses the order kept: entries that were removed since are omitted from
+  // it, and entries that came since are added. Keeps a new order if `settled`. `order`: has room
+  // for 64.
   [[gnu::always_inline]] std::uint32_t ordered_slots(const Entered& entered, const Leaf& leaf,
                                                      std::uint64_t visible, bool settled,
                                                      std::uint8_t* order) {
+    std::uint64_t removed = 0;
     const std::uint32_t kept =
-        settled ? table_.order_of(entered.number, entered.version, order) : 0;
-    if (kept != static_cast<std::uint32_t>(std::popcount(visible))) [[unlikely]]
-      return new_order(entered, leaf, visible, settled, kept, order);
+        settled ? table_.order_of(entered.number, entered.version, order, removed) : 0;
+    if (removed != 0 || kept != static_cast<std::uint32_t>(std::popcount(visible))) [[unlikely]] {
+      const std::uint32_t left = removed == 0 ? kept : omit_removed(visible, removed, order, kept);
+      return new_order(entered, leaf, visible, settled, left, order);
+    }
     PERDURE_ASSERT(
         P, "phast.D3",
         table_[entered.number].version.load(std::memory_order_acquire) != entered.version ||
@@ -529,8 +551,12 @@ class Lookup : public State<T> {
                                             std::uint8_t* order) {
     const Desc& desc = table_[entered.number];
     const auto count = static_cast<std::uint32_t>(std::popcount(visible));
-    std::uint32_t sorted = kept != 0 && add_slots(leaf, visible, kept, order) ? count : 0;
-    if (sorted == 0) sorted = sort_slots(leaf, visible, order);
+    const bool known = kept == count || (kept != 0 && add_slots(leaf, visible, kept, order));
+    const std::uint32_t sorted = known ? count : sort_slots(leaf, visible, order);
+    PERDURE_ASSERT(P, "phast.D3",
+                   !settled || !known || ascends(leaf, {order, sorted}) ||
+                       context_.platform.poisoned() ||
+                       desc.version.load(std::memory_order_acquire) != entered.version);
     if (settled && sorted == count && desc.visible() == visible &&
         desc.version.load(std::memory_order_acquire) == entered.version) {
       table_.keep_order(entered.number, entered.version, order, count);
@@ -538,10 +564,30 @@ class Lookup : public State<T> {
     return sorted;
   }
 
+  // For an assertion: whether the keys of the slots ascend. Those that are being emptied have none,
+  // and damaged ones may be equal.
+  bool ascends(const Leaf& leaf, std::span<const std::uint8_t> order) const {
+    SlotKey before;
+    bool first = true;
+    for (const std::uint8_t slot : order) {
+      SlotKey key;
+      if (!key_in(leaf, slot, key)) continue;
+      if (!first && comes_before(key, before)) return false;
+      before = key;
+      first = false;
+    }
+    return true;
+  }
+
   // Returns where a scan begins in key order: no entry before that is at or behind its first key.
   [[gnu::always_inline]] std::size_t begin_of(const Desc& desc, std::span<const std::uint8_t> order,
                                               const Probe& from) const {
     if (!kBytes && from.word <= desc.low.load(std::memory_order_relaxed)) return 0;
+    // The position behind the left neighbour. Its bound is this leaf's low, the same separator.
+    if constexpr (kBytes) {
+      const Separator<P>* low = desc.separators.low.load(std::memory_order_relaxed);
+      if (low != nullptr && from.after && from.bytes.data() == low->view().data()) return 0;
+    }
     // A key: probably it is there. The word 0 is none: a slot that is being emptied has it.
     if (from.fingerprint != 0) {
       std::uint64_t ignored = 0;
@@ -634,8 +680,9 @@ class Lookup : public State<T> {
     };
     std::uint32_t fetched = 0;
     for (std::uint32_t i = 0; i < size && count < limit; ++i) {
-      // Records lie apart, so their misses must overlap.
-      for (; fetched < size && fetched < i + kAhead && fetched - i < limit - count; ++fetched) {
+      // Records lie apart, so their misses must overlap. Also the one behind the limit is fetched:
+      // a caller that removes entries from an end scans for it next.
+      for (; fetched < size && fetched < i + kAhead && fetched - i <= limit - count; ++fetched) {
         prefetch_record(platform.load(entry_at(fetched).value));
       }
       const Entry& entry = entry_at(i);

@@ -23,10 +23,10 @@ class Recovery : public BatchLatch<T> {
 
  protected:
   using Base::check_record, Base::context_, Base::count_, Base::counts_, Base::enter,
-      Base::for_each_leaf, Base::inner_, Base::leaf_of, Base::leaf_offset, Base::pass_over,
-      Base::persist, Base::place_of, Base::probe_of, Base::record_at, Base::record_values_,
-      Base::records, Base::root_, Base::root_offset_, Base::sort_slots, Base::table_,
-      Base::value_of, Base::word_records_;
+      Base::for_each_leaf, Base::inner_, Base::leaf_of, Base::leaf_offset, Base::omit_removed,
+      Base::pass_over, Base::persist, Base::place_of, Base::probe_of, Base::record_at,
+      Base::record_values_, Base::records, Base::root_, Base::root_offset_, Base::sort_slots,
+      Base::table_, Base::value_of, Base::word_records_;
   using typename Base::Codec, typename Base::Desc, typename Base::Entry, typename Base::Inner,
       typename Base::Leaf, typename Base::P;
 
@@ -745,8 +745,10 @@ class Recovery : public BatchLatch<T> {
       if (a.word == b.word && a.bytes == b.bytes) bad("phast.I2", "holds a key twice");
     }
     std::uint8_t kept[64] = {};
+    std::uint64_t removed = 0;
     const std::uint64_t version = desc.version.load(std::memory_order_acquire);
-    if (table_.order_of(number, version, kept) != count) return;
+    const std::uint32_t listed = table_.order_of(number, version, kept, removed);
+    if (omit_removed(desc.visible(), removed, kept, listed) != count) return;
     if (std::memcmp(kept, order, count) != 0) bad("phast.D3", "has a wrong scan order");
   }
 

@@ -441,8 +441,8 @@ class Structure : public Lookup<T> {
     for (std::uint32_t i = plan.keep; i < plan.count; ++i) {
       desc.set_fingerprint(plan.order[i], 0);
     }
-    // phast.D3: a scan order of the old set is void.
-    desc.version.fetch_add(2, std::memory_order_release);
+    // phast.D3: a scan order of the old set is void, whatever is erased or inserted later.
+    desc.version.fetch_add(kManyRemoved, std::memory_order_release);
     if constexpr (kBytes) zero_moved(leaf, plan);
     this->counts_.splits.fetch_add(1, std::memory_order_relaxed);
     // If memory for inner nodes is short, lookups still reach the leaf by walking right.

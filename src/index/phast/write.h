@@ -214,8 +214,8 @@ class Write : public BatchRoom<T> {
         break;
       case Pending::Step::clear:
         PERDURE_ASSERT(P, "phast.I5", holds(desc, pending.probe->fingerprint));
-        platform.store(Codec::commit(entry), 0);               // LP(erase)
-        desc.version.fetch_add(2, std::memory_order_release);  // phast.D3
+        platform.store(Codec::commit(entry), 0);                         // LP(erase)
+        desc.version.fetch_add(kOneRemoved, std::memory_order_release);  // phast.D3
         break;
     }
     if (stores_record(pending)) pending.record = 0;  // the entry names it
@@ -420,7 +420,7 @@ class Write : public BatchRoom<T> {
     Entry& entry = leaf_of(desc).entries[slot];
     platform.store(Codec::commit(entry), 0);  // LP(erase)
     // phast.D3. A locked instruction, hence before the fence.
-    desc.version.fetch_add(2, std::memory_order_release);
+    desc.version.fetch_add(kOneRemoved, std::memory_order_release);
     if (!persist(&entry, sizeof(entry), "phast.erase.entry"_site))
       return StatusCode::poisoned;  // PP(erase)
     PERDURE_ASSERT(P, "phast.I4", platform.persisted(&Codec::commit(entry), 8));

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "index/pskiplist/directory_lookup.h"
@@ -184,6 +185,8 @@ class DirectoryBuild : public DirectoryLookup<T> {
     if (!memory.keys.reserve(2 * count) || !memory.parts.reserve(runs.size())) {
       return StatusCode::out_of_memory;
     }
+    // Room without items: what is written there needs no constructor.
+    static_assert(std::is_trivially_copyable_v<Listed> && std::is_trivially_copyable_v<Run>);
     Listed* const keys = memory.keys.begin();
     Run* const parts = memory.parts.begin();
     for (std::size_t r = 0; r < runs.size(); ++r) {

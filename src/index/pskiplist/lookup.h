@@ -171,13 +171,11 @@ class Lookup : public MapState<T> {
     Probe position = limits.start(range.reverse);
     Batch batch;
     Listing listing;
-    for (bool end = false;;) {
+    for (;;) {
       directory_.collect(position, batch);
       within(batch, limits, range.reverse, listing);
       if (listing.count != 0 && !visit(listing)) break;
-      position = ordered::behind<Codec>(batch, range.reverse, end);
-      if (end) break;
-      limits.pass(position, batch.low, range.reverse);
+      if (!limits.pass(batch, range.reverse, position)) break;
       if (limits.end_before(position, range.reverse)) break;
     }
     // Keys in pages that were lost meanwhile may have been read as zeros.
