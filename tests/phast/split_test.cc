@@ -7,19 +7,13 @@
 #include <type_traits>
 #include <vector>
 
+#include "tests/phast/stream_keys.h"
 #include "tests/support/support.h"
 
 namespace perdure::test {
 namespace {
 
 using Bytes = std::string_view;
-
-// Of stream `s`, the key with number i.
-void make(std::uint64_t s, std::uint64_t i, std::uint64_t& key) { key = (s + 1) << 32 | i; }
-void make(std::uint64_t s, std::uint64_t i, std::string& key) {
-  std::string number = std::to_string(i);
-  key = "tenant/" + std::to_string(1000 + s) + "/" + std::string(10 - number.size(), '0') + number;
-}
 
 template <class K>
 class PhastSplits : public ::testing::Test {
