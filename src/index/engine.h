@@ -117,7 +117,7 @@ class BatchLatches {
   // Makes the place that latch() has missed. No latch is held. Errors: those of an insert.
   virtual Status make_place() = 0;
   // Takes the latch of each key, also of those that are required, and a place for each new one.
-  // False: it holds none of them, because another thread has one, or because a place is missing.
+  // False: it holds no latch, because another thread has one, or because a place is missing.
   virtual bool latch() = 0;
   virtual void release() = 0;
   // The number of the first requirement that is not met; 0: there is none. Errors: of a read.

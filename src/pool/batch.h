@@ -271,7 +271,7 @@ class Batch {
     std::uint64_t blocks[kTogether] = {};  // redo: that the record names
   };
   // Whether the put has given its key this value. The value of a named block lies in that: one that
-  // is equal would leave the block to nobody.
+  // is equal would leave the block unused.
   static bool is_value(const Some& some, std::size_t i, const detail::Value& value) {
     const detail::Mutation& mutation = some.mutations[i];
     if (some.blocks[i] != 0) return value.bytes.data() == mutation.value.bytes.data();

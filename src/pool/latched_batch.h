@@ -2,7 +2,7 @@
 // and not the gate.
 //
 // WHAT  batch.h has the record, the word and what an open does; they are the same. What differs is
-//   the exclusion: from its commit until it is done, nobody else changes a key of the batch, or
+//   the exclusion: from its commit until it is done, no other thread changes a key of the batch, or
 //   takes what the rest of it needs. Keys that are required are held, too. For at most kMostKeys
 //   keys and kMostBytes bytes, in engines that have latches for it (EngineInstance::latches_for).
 //   All other batches close the gate.
@@ -10,10 +10,10 @@
 //   batch.J1  (C) At the commit the batch holds the latch of each of its keys, until all is durably
 //       done. So each key has the value from before the batch or that of the batch, as batch.I3
 //       demands of an open, and the next open may do all of it again.
-//   batch.J2  (C) At the commit each new key has a free slot that nobody else can take, and each
+//   batch.J2  (C) At the commit each new key has a free slot that no other can take, and each
 //       entry that is a record has its block (batch.I2). So an open needs no space.
 //   batch.J3  (C) The word names one batch. A batch that has found the word in use waits for the
-//       one that has it. After a failure between the two nobody stores the word again.
+//       one that has it. After a failure between the two no thread stores the word again.
 // OPERATIONS  (the thread is pinned as a mutation, from before the record's first store until after
 //   the clear: the gate, a seal and a close wait for that)
 //   prepare  the records of the entries, then the record of the batch, of all its mutations, also

@@ -4,8 +4,8 @@
 //   the batch until it is durably done. A held stripe keeps its leaf from being split or unlinked,
 //   and its claim keeps a slot. Keys of one batch may share a stripe. But a stripe can claim one
 //   slot only, so a batch that would fill two under one stripe closes the gate.
-// PROGRESS  Takes a stripe only if it is free, so nobody waits in a circle. Others wait for a
-//   stripe for as long as the batch takes.
+// PROGRESS  Takes a stripe only if it is free, so threads do not wait in a circle. Other threads
+//   wait for a stripe for as long as the batch takes.
 #pragma once
 
 #include <algorithm>
