@@ -151,6 +151,37 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
     }
   }
 
+  // locate() of n > 0 probes at once, after prefetch_shortcut(). Ascending keys whose first and
+  // last one have the same leaf are all in it.
+  template <std::size_t kMost>
+  [[gnu::always_inline]] void locate_all(const Probe (&probes)[kMost],
+                                         std::uint32_t (&leaves)[kMost], std::size_t n) const {
+    Step steps[kMost];
+    const auto begin = [&](std::size_t i) {
+      leaves[i] = this->shortcut_to(probes[i]);
+      if (leaves[i] == kNoLeaf) steps[i] = locate_node(probes[i]);
+    };
+    const auto go_on = [&](std::size_t stride) {
+      for (std::size_t i = 0; i < n; i += stride) {
+        if (leaves[i] == kNoLeaf) locate_group(probes[i], steps[i]);
+      }
+      for (std::size_t i = 0; i < n; i += stride) {
+        if (leaves[i] == kNoLeaf) leaves[i] = locate_leaf(probes[i], steps[i]);
+      }
+    };
+    const std::size_t last = n - 1;
+    begin(0);
+    begin(last);
+    const bool near =
+        leaves[0] == leaves[last] && (leaves[0] != kNoLeaf || steps[0].node == steps[last].node);
+    if (n > 2 && near && ascends(probes, n)) {
+      go_on(last);
+      if (leaves[0] == leaves[last]) return std::fill(leaves + 1, leaves + last, leaves[0]);
+    }
+    for (std::size_t i = 1; i < last; ++i) begin(i);
+    go_on(1);
+  }
+
   // --- changes ---
 
   // Builds one partition from its leaves in order, while nothing else runs (recovery, creation).
@@ -287,6 +318,14 @@ class InnerIndex final : public Caches<P, Leaves, Fanout, kStart> {
   // A search walks past the nodes that the cache does not have.
   static constexpr std::uint32_t kMostChanges = 64;
 
+  static bool ascends(const Probe* probes, std::size_t n) {
+    for (std::size_t i = 1; i < n; ++i) {
+      const Probe& a = probes[i - 1];
+      const Probe& b = probes[i];
+      if (a.word != b.word ? a.word > b.word : !kBytes || a.bytes >= b.bytes) return false;
+    }
+    return true;
+  }
   // Steps of what is being built (caches.h): often enough to end long before the next time.
   void build_some(std::uint32_t partition) {
     Part& part = partitions_[partition];

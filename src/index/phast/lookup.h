@@ -149,21 +149,13 @@ class Lookup : public State<T> {
   };
   [[gnu::always_inline]] Status fetch(Keys keys, Group& group) {
     auto& [probes, leaves] = group;
-    typename Inner::Step steps[kGroup];
     const std::size_t n = keys.size();
     for (std::size_t i = 0; i < n; ++i) {
       probes[i] = Codec::probe(keys[i]);
       inner_.prefetch_shortcut(probes[i]);
     }
+    inner_.locate_all(probes, leaves, n);
     for (std::size_t i = 0; i < n; ++i) {
-      leaves[i] = inner_.shortcut_to(probes[i]);
-      if (leaves[i] == kNoLeaf) steps[i] = inner_.locate_node(probes[i]);
-    }
-    for (std::size_t i = 0; i < n; ++i) {
-      if (leaves[i] == kNoLeaf) inner_.locate_group(probes[i], steps[i]);
-    }
-    for (std::size_t i = 0; i < n; ++i) {
-      if (leaves[i] == kNoLeaf) leaves[i] = inner_.locate_leaf(probes[i], steps[i]);
       __builtin_prefetch(&table_[leaves[i]]);
       __builtin_prefetch(&table_[leaves[i]].search);
       prefetch_home(leaves[i], probes[i]);

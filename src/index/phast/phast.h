@@ -8,7 +8,7 @@
 //   slots of deleted entries are reused, empty leaves freed.
 // LAYOUT  layout.h (media), leaf_table.h (descriptors), ordered/inner.h (DRAM levels).
 // READING PATH  (lines) Core: layout.h 78, codec.h 52, leaf_table.h 337, zero_latch.h 65,
-//   state.h 153, lookup.h 777, structure.h 470, write.h 580, recovery.h 760. Optional:
+//   state.h 153, lookup.h 771, structure.h 470, write.h 580, recovery.h 760. Optional:
 //   batch_room.h 199, batch_latch.h 221; write_many and check() have no files of their own, and in
 //   each section of a class they follow the core. Each layer derives from the one before it:
 //   MapEngine -> state.h -> lookup.h -> structure.h -> batch_room.h -> write.h -> batch_latch.h ->
