@@ -414,8 +414,9 @@ PERDURE_API perdure_status perdure_pool_salvage(perdure_pool* pool, const char* 
 // In durability `buffered` it waits for one write of what has changed since the last cut instead.
 // Errors: IO, POISONED, CORRUPTION.
 PERDURE_API perdure_status perdure_pool_sync(perdure_pool* pool);
-// Shrinks hash tables that are too large, and returns free space to the file system. Stores into
-// *freed, which may be NULL, by how many bytes the file has become smaller there.
+// Shrinks hash tables that are too large, moves records together (PHAST), and returns free space to
+// the file system. Stores into *freed, which may be NULL, by how many bytes the file has become
+// smaller there.
 // Errors: UNSUPPORTED (the file system cannot punch holes), IO.
 PERDURE_API perdure_status perdure_pool_compact(perdure_pool* pool, uint64_t* freed);
 // Runs one step, about a millisecond, of background work. *worked: whether there was any. Needed

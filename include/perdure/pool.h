@@ -239,13 +239,15 @@ class Pool {
   // the folder, or the log was used again several times because the disk was full); corruption (of
   // the backup in the folder); pool_full (no space for the backup); io; those of wait_durable().
   Expected<BackupInfo> backup(std::string_view folder, const BackupOptions& options = {});
-  // Shrinks hash tables that are too large (level, clevel) and returns free extents to the file
-  // system. Returns the number of bytes by which the file takes less space there. Other operations
-  // may run meanwhile; space that they give to the file is subtracted. It changes no entry, and a
-  // crash in the middle loses nothing. Background threads give back much free space by themselves,
-  // but for a reserve of 32 MiB or an eighth of what is used (docs/operating.md). O(extents), and
-  // O(slots) for each table that it shrinks. A table without room to shrink stays as it is. In
-  // durability `buffered` it also folds the log (fold_log()).
+  // Shrinks hash tables that are too large (level, clevel), moves records out of extents that are
+  // thin (phast), and returns free extents to the file system, and what growth has prepared.
+  // Returns the number of bytes by which the file takes less space there. Other operations may run
+  // meanwhile; space that they give to the file is subtracted. It changes no entry, and a crash in
+  // the middle loses nothing. Background threads give back much free space by themselves, but for a
+  // reserve of 32 MiB or an eighth of what is used (docs/operating.md). O(extents), O(slots) for
+  // each table that it shrinks, and O(entries) for each map whose records may move. A table without
+  // room to shrink stays as it is, and drop() waits for the end. In durability `buffered` it also
+  // folds the log (fold_log()).
   // Errors: read_only; unsupported (the file system cannot punch holes); io; out_of_memory;
   // corruption.
   Expected<std::uint64_t> compact();

@@ -8,7 +8,8 @@
 //                   and writes the headers, in this order and under the latch.
 // INVARIANT (DRAM)  The extents between the end of the pool and prepared_ have space. Set after the
 //   storage has returned. Starts at 0, so an open trusts no space that an earlier process has left.
-//   A refused growth gives back what was prepared for it, and lowers prepared_ (given_back_).
+//   A refused growth gives back what was prepared for it, and lowers prepared_ (given_back_). So
+//   does compact().
 #pragma once
 
 #include <algorithm>
@@ -114,6 +115,23 @@ class Growth : public Roots<P> {
     if (given_back == given_back_) prepared_ = std::max(prepared_, begin + piece);
     return true;
   }
+  // For compact(): gives back the space behind the end of the pool, also what an earlier process
+  // has left there. In pieces from the end: a growth waits for one. The words of tables stay
+  // (claim_words).
+  void give_back_ahead() {
+    const HeapGeometry geometry = geometry_of(header_);
+    const std::uint64_t piece = Ahead::kPiece / header_.extent_bytes + 1;
+    for (std::uint64_t end = std::min(extents_in(storage_.size()), geometry.max_extents);;) {
+      LatchGuard guard(latch_);
+      const std::uint64_t now = extents_in(header_.file_bytes);
+      if (!this->open_ || platform_.poisoned() || end <= now) return;
+      const std::uint64_t first = std::max(now, end - std::min(end, piece));
+      punch_stretches(geometry, first, end);
+      prepared_ = std::min(prepared_, geometry.offset_of(first));
+      ++given_back_;
+      end = first;
+    }
+  }
 
  protected:
   using Base::background_, Base::extents_in, Base::header_, Base::latch_, Base::platform_,
@@ -155,13 +173,15 @@ class Growth : public Roots<P> {
                                       geometry.blocks_between(now, geometry.max_extents)));
     const std::uint64_t keep = geometry.offset_of(ahead);
     if (prepared_ <= keep) return;
-    geometry.for_each_stretch(ahead, extents_in(prepared_),
-                              [&](std::uint64_t from, std::uint64_t to) {
-                                const std::uint64_t offset = geometry.offset_of(from);
-                                (void)storage_.punch(offset, geometry.offset_of(to) - offset);
-                              });
+    punch_stretches(geometry, ahead, extents_in(prepared_));
     prepared_ = keep;
     ++given_back_;
+  }
+  void punch_stretches(const HeapGeometry& geometry, std::uint64_t first, std::uint64_t end) {
+    geometry.for_each_stretch(first, end, [&](std::uint64_t from, std::uint64_t to) {
+      const std::uint64_t offset = geometry.offset_of(from);
+      (void)storage_.punch(offset, geometry.offset_of(to) - offset);
+    });
   }
   // The number of extents that are prepared, or a piece: what an operation can wait for.
   std::uint64_t ready_after(std::uint64_t now) const {

@@ -20,6 +20,7 @@
 //       fenced, or that readers may hold.
 //   heap.I5  (DRAM) a slab with free blocks is in exactly one list, which `place` names. Only the
 //       holder of that list takes its free blocks, or moves it. A slab without one is in none.
+//       From one that is set aside (thin.h), nothing is taken.
 // OPERATIONS
 //   allocate   from the thread's cache; refilled from the bitmaps of the thread's own extents, then
 //              of extents of no thread; then a new extent, for 1 write-back and 1 fence (persist
@@ -41,7 +42,8 @@
 //   the extents of no thread, the table and growth. Nothing is zeroed, written back or added to the
 //   file under a latch of an allocation. With no space left allocate returns pool_full. It works
 //   again once space is free; the first free after such a failure calls HeapHost::space_freed.
-// LAYERS  state.h, table.h, extents.h, slabs.h, sweep.h, audit.h, and here allocation and freeing.
+// LAYERS  state.h, table.h, extents.h, slabs.h, thin.h, sweep.h, audit.h, and here allocation and
+//   freeing.
 #pragma once
 
 #include <cstring>
@@ -294,7 +296,9 @@ class Heap final : public heap::Audit<P> {
       return this->give_back(slot, nullptr, &offset, 1);
     LatchGuard guard(cache->latch);
     Bin* bin = this->bin_of(*cache, extent.kind, extent.size_class);
-    if (bin == nullptr) [[unlikely]]
+    // heap.I5: a block of an extent that is set aside goes to the bitmap, not to the cache. The
+    // place is read under the latch, so that set_aside() finds what was cached before.
+    if (bin == nullptr || extent.place.load(std::memory_order_relaxed) == Base::kAside) [[unlikely]]
       return this->give_back(slot, nullptr, &offset, 1);
     std::uint32_t empty = kNone;
     const std::uint32_t half = this->batch_of(extent.size_class);

@@ -29,7 +29,25 @@ class Slabs : public Extents<P> {
   // keep. Call it when an allocation has failed with pool_full.
   void reclaim() {
     flush_caches();
+    return_aside();
     release_empty();
+  }
+  // --- extents that are set aside (thin.h says which) ---
+  bool is_aside(std::uint64_t offset) const {
+    return extents_[extent_of(offset)].place.load(std::memory_order_acquire) == Base::kAside;
+  }
+  // Gives what is left of them back to the lists from which allocations take.
+  [[gnu::noinline]] void return_aside() {
+    for (;;) {
+      std::uint32_t number = kNone;
+      {
+        LatchGuard guard(aside_.latch);
+        number = aside_.partial.first.load(std::memory_order_relaxed);
+        if (number == kNone) return;
+        unlink(aside_.partial, number);
+      }
+      link_unowned(number);
+    }
   }
   // From now on, an allocation of the calling thread takes a free block of a class up to
   // kMostLarger times as large if its own class has none. Only a last resort: classes would use up
@@ -153,11 +171,11 @@ class Slabs : public Extents<P> {
   }
 
  protected:
-  using Base::bits_of, Base::blocks_in, Base::caches_, Base::caches_made_, Base::empty_elsewhere_,
-      Base::extent_count_, Base::extent_latch_, Base::extent_of, Base::extent_shift_,
-      Base::extents_, Base::is_used, Base::kBatch, Base::kNone, Base::kPunched, Base::kTouched,
-      Base::list_of, Base::lists_, Base::offset_of, Base::place_of, Base::release_all,
-      Base::take_extents, Base::tell_space_freed;
+  using Base::aside_, Base::bits_of, Base::blocks_in, Base::caches_, Base::caches_made_,
+      Base::empty_elsewhere_, Base::extent_count_, Base::extent_latch_, Base::extent_of,
+      Base::extent_shift_, Base::extents_, Base::is_used, Base::kBatch, Base::kNone, Base::kPunched,
+      Base::kTouched, Base::list_of, Base::lists_, Base::offset_of, Base::place_of,
+      Base::release_all, Base::take_extents, Base::tell_space_freed;
   using typename Base::Bin, typename Base::Bits, typename Base::Cache, typename Base::ClassList,
       typename Base::Extent, typename Base::List;
 
@@ -357,10 +375,13 @@ class Slabs : public Extents<P> {
     list.length.store(list.length.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     extent.place.store(place, std::memory_order_release);
   }
-
- private:
-  static constexpr int kMostTaken = 16;  // extents that a thread takes over at once
-
+  // Of an extent that is in no list.
+  void link_unowned(std::uint32_t number) {
+    const Extent& extent = extents_[number];
+    ClassList& list = list_of(extent.kind, extent.size_class);
+    LatchGuard guard(list.latch);
+    link(list.partial, number, place_of(extent.kind, extent.size_class));
+  }
   void unlink(List& list, std::uint32_t number) {
     Extent& extent = extents_[number];
     if (extent.prev != kNone) extents_[extent.prev].next = extent.next;
@@ -370,6 +391,28 @@ class Slabs : public Extents<P> {
     extent.next = extent.prev = kNone;
     extent.place.store(kNone, std::memory_order_release);
   }
+  // Calls visit(slot, bin) for every bin of all threads, under the latch, and releases the chains
+  // of extents that it returns.
+  template <class F>
+  void for_each_bin(F&& visit) {
+    std::uint32_t empty = kNone;
+    for_each_cache([&](Cache& cache, std::uint32_t slot) {
+      for (auto& row : cache.bins) {
+        for (Bin* bin : row) {
+          std::uint32_t chain = bin == nullptr ? kNone : visit(slot, *bin);
+          while (chain != kNone) {
+            const std::uint32_t number = std::exchange(chain, extents_[chain].next);
+            extents_[number].next = std::exchange(empty, number);
+          }
+        }
+      }
+    });
+    release_all(empty);
+  }
+
+ private:
+  static constexpr int kMostTaken = 16;  // extents that a thread takes over at once
+
   // Frees blocks of one word of a bitmap. Returns true if the extent is empty and unlinked.
   bool return_blocks(std::uint32_t slot, Bin* bin, std::uint64_t number, std::uint64_t word,
                      std::uint64_t mask) {
@@ -401,10 +444,11 @@ class Slabs : public Extents<P> {
     // From here on, the holder of the list may release the extent.
     const std::uint32_t place = extent.place.load(std::memory_order_acquire);
     if (bin != nullptr && place == slot) return unlink_empty(bin->partial, n);
-    if (place == of_class) {
-      LatchGuard guard(list.latch);
-      return extent.place.load(std::memory_order_relaxed) == of_class &&
-             unlink_empty(list.partial, n);
+    if (place == of_class || place == Base::kAside) {
+      ClassList& holder = place == of_class ? list : aside_;
+      LatchGuard guard(holder.latch);
+      return extent.place.load(std::memory_order_relaxed) == place &&
+             unlink_empty(holder.partial, n);
     }
     empty_elsewhere_.store(true, std::memory_order_relaxed);
     return false;
@@ -473,24 +517,6 @@ class Slabs : public Extents<P> {
     if (all && count != taken) link(bin.partial, number, slot);
   }
 
-  // Calls visit(slot, bin) for every bin of all threads, under the latch, and releases the chains
-  // of extents that it returns.
-  template <class F>
-  void for_each_bin(F&& visit) {
-    std::uint32_t empty = kNone;
-    for_each_cache([&](Cache& cache, std::uint32_t slot) {
-      for (auto& row : cache.bins) {
-        for (Bin* bin : row) {
-          std::uint32_t chain = bin == nullptr ? kNone : visit(slot, *bin);
-          while (chain != kNone) {
-            const std::uint32_t number = std::exchange(chain, extents_[chain].next);
-            extents_[number].next = std::exchange(empty, number);
-          }
-        }
-      }
-    });
-    release_all(empty);
-  }
   // Releases all empty extents, also the last one of each list.
   [[gnu::noinline]] void release_empty() {
     const auto unlink_all = [this](List& list, std::uint32_t chain) {

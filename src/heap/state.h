@@ -215,6 +215,8 @@ class State {
   static std::uint32_t place_of(BlockKind kind, std::uint32_t size_class) {
     return kMaxThreadSlots + static_cast<std::uint32_t>(kind) * kClassCount + size_class;
   }
+  // The place of extents that are set aside.
+  static constexpr std::uint32_t kAside = kMaxThreadSlots + kBlockKinds * kClassCount;
 
   // Call after memory was freed.
   void tell_space_freed() {
@@ -263,6 +265,7 @@ class State {
   // A thread has freed the last block of an extent in another thread's list.
   typename P::template Atomic<bool> empty_elsewhere_{false};
   ClassList lists_[kBlockKinds][kClassCount];
+  ClassList aside_;  // extents that are being emptied (thin.h): nothing is allocated from them
   typename P::template Atomic<Cache*> caches_[kMaxThreadSlots] = {};
   typename P::template Atomic<std::uint32_t> caches_made_{0};  // none at or after this slot
   typename P::template Atomic<std::uint64_t> bitmap_bytes_{0};

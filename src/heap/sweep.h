@@ -4,13 +4,13 @@
 
 #include <utility>
 
-#include "heap/slabs.h"
+#include "heap/thin.h"
 
 namespace perdure::heap {
 
 template <Platform P>
-class Sweep : public Slabs<P> {
-  using Base = Slabs<P>;
+class Sweep : public Thin<P> {
+  using Base = Thin<P>;
 
  public:
   using Base::Base, Base::sweeping;

@@ -167,6 +167,9 @@ class EngineInstance : public MarkingMap, public tombstone::Allocated {
   // For Pool::compact, before it returns free extents: makes the map smaller if that pays. Any
   // operation may run meanwhile. Returns true if it freed something.
   virtual Expected<bool> compact() { return false; }
+  // After compact(), until it returns false: a step of moving blocks out of thin extents
+  // (heap/thin.h). It waits at the gate, and any operation may run meanwhile.
+  virtual Expected<bool> compact_some() { return false; }
   // Called while no other mutation and no step of background work runs. Makes sure that none of the
   // mutations can fail for want of a place, and adds the blocks that they will allocate to
   // plan.needs. It may also write the entry of a put into a plain block, and put that into

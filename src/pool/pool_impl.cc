@@ -371,6 +371,7 @@ Status PoolImpl::drop(std::string_view name) {
   if (Status s = usable(); !s.ok()) return s;
   if (read_only_) return wrap(StatusCode::read_only);
   if (Status s = core_.gate().refusal(); !s.ok()) return s;
+  LatchGuard compaction(compaction_);
   LatchGuard maintenance(maintenance_);
   LatchGuard guard(latch_);
   LatchGuard targets(targets_);
@@ -428,6 +429,13 @@ Expected<std::uint64_t> PoolImpl::compact() {
     LatchGuard guard(maintenance_);
     if (Status s = shrink_maps(); !s.ok()) return fail(wrap(std::move(s)));
     core_.epochs().drain_all();
+  }
+  if (Status s = move_blocks(); !s.ok()) return fail(wrap(std::move(s)));
+  // What was moved is free when operations have left their guards.
+  core_.epochs().drain_for_room();
+  {
+    LatchGuard guard(maintenance_);
+    core_.epochs().drain_all();
     bytes = punch_free();
   }
   // Batches need not wait for that.
@@ -449,6 +457,25 @@ Status PoolImpl::shrink_maps() {
   return {};
 }
 
+// Batches, syncs and the making of maps go on between the steps. No map is dropped meanwhile,
+// because drop() takes the latch of compact().
+Status PoolImpl::move_blocks() {
+  constexpr unsigned kLeft = 32;  // pauses in which those that wait for the latch can take it
+  for (std::size_t i = 0; i < slots().size(); ++i) {
+    for (bool more = true; more;) {
+      {
+        LatchGuard guard(maintenance_);
+        EngineInstance* const map = slots()[i].instance.get();
+        auto done = map != nullptr ? map->compact_some() : Expected<bool>(false);
+        if (!done) return std::move(done.error());
+        more = *done;
+      }
+      for (unsigned spins = 0; more && spins < kLeft; ++spins) RealPlatform::pause(spins);
+    }
+  }
+  return {};
+}
+
 // After punch_free(). `before`: the space of the base until then. That of the live image does not
 // count, because it goes at the close.
 Expected<std::uint64_t> PoolImpl::punch_base(std::uint64_t before) {
@@ -461,11 +488,13 @@ Expected<std::uint64_t> PoolImpl::punch_base(std::uint64_t before) {
 // an earlier process has punched, and punches those again.
 Expected<std::uint64_t> PoolImpl::punch_free() {
   const BackgroundHold<RealPlatform> hold(core_.background());  // which could grow the file
+  const std::uint64_t first = storage_.disk_bytes();
+  core_.give_back_ahead();
   const std::uint64_t before = storage_.disk_bytes();
   auto punched = core_.heap().punch_free();
   if (!punched) return punched;
   const std::uint64_t after = storage_.disk_bytes();
-  return std::min(*punched, before > after ? before - after : 0);
+  return first - std::min(first, before) + std::min(*punched, before > after ? before - after : 0);
 }
 
 // No map is made or dropped meanwhile.

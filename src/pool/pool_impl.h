@@ -158,6 +158,7 @@ class PoolImpl final : private PoolMaps {
   Slot* find(std::string_view name) const noexcept;
   Expected<std::uint64_t> punch_free();
   Status shrink_maps();
+  Status move_blocks();
   Expected<std::uint64_t> punch_base(std::uint64_t before);
   Status find_violations(const CheckOptions& options, Findings& findings);
   Status count_leaks(Findings& findings);

@@ -102,6 +102,10 @@ class MapSubject : public Subject, private PoolMaps {
     if (op.kind == OpKind::compact) {
       for (const auto& map : maps_) {
         if (auto done = map->compact(); !done) return done;
+        for (Expected<bool> more = true; more && *more;) {
+          more = map->compact_some();
+          if (!more) return more;
+        }
       }
       return true;
     }

@@ -196,6 +196,27 @@ inline std::vector<Op> moved_entries(std::uint64_t rounds) {
   }
   return ops;
 }
+// Records of which two fill an extent of kTinyShape. Every second one goes, and a compaction moves
+// others; erases and inserts use what they leave.
+inline std::vector<Op> moved_records(std::uint64_t rounds) {
+  std::vector<Op> ops;
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    for (std::uint64_t i = 0; i < 8; ++i) {
+      ops.push_back({OpKind::upsert, dense_key(i), std::string(1300, 'a' + i)});
+    }
+    for (std::uint64_t i = 0; i < 6; i += 2) ops.push_back({OpKind::erase, dense_key(i), {}});
+    ops.push_back({OpKind::compact, {}, {}});
+    ops.push_back({OpKind::upsert, dense_key(2), std::string(1300, 'z')});
+    ops.push_back({OpKind::upsert, dense_key(3), std::string(1300, 'y')});
+    ops.push_back({OpKind::erase, dense_key(1), {}});
+  }
+  return ops;
+}
+inline Op large_op(Random& random) {
+  if (random.one_in(5)) return {OpKind::compact, {}, {}};
+  return {random.one_in(2) ? OpKind::erase : OpKind::upsert, dense_key(random.below(8)),
+          std::string(1300, static_cast<char>('a' + random.below(26)))};
+}
 inline Op dense_op(Random& random) {
   Op op{random.one_in(2) ? OpKind::erase : OpKind::upsert, dense_key(random.below(12)), {}};
   if (random.one_in(3)) op.key += static_cast<char>('a' + random.below(3));

@@ -73,7 +73,8 @@ std::vector<Exploration> trials() {
   moved.second_in = 12;
   return {directed_one("half_split", subjects(KeyKind::integer, {}), behind_op, half, one_split()),
           directed_one("half_moved", wide_records(), reusing_op, half_moved, one_bytes_split()),
-          directed_one("moved", wide_records(), dense_op, moved, moved_entries(2))};
+          directed_one("moved", wide_records(), dense_op, moved, moved_entries(2)),
+          directed_one("records", wide_records(), large_op, half_moved, moved_records(1))};
 }
 
 // The root block and the master array behind it, and the leaves of its chains; but for what is

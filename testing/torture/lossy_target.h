@@ -133,6 +133,10 @@ class LossyTarget : public TortureTarget, private PoolMaps {
     if (auto done = map_->compact(); !done && done.error() != StatusCode::pool_full) {
       return std::move(done.error());
     }
+    for (Expected<bool> more = true; more && *more;) {
+      more = map_->compact_some();
+      if (!more) return std::move(more.error());
+    }
     core_->epochs().drain_all();
     auto bytes = core_->heap().punch_free();
     return bytes ? Status() : std::move(bytes.error());

@@ -51,6 +51,44 @@ TEST(ExtentWord, RoundTripsAndRefusesEveryBitFlip) {
   }
 }
 
+// The thinnest extents are set aside if the others have room for their blocks. Nothing is allocated
+// from them, and what is freed in them is not allocated again, until the pool is full.
+TEST(Heap, ThinExtentsAreSetAside) {
+  constexpr std::uint64_t kBlocks = kExtent / 1024;
+  HeapFixture f(8);
+  ASSERT_TRUE(f.heap->end_sweep(true).ok());
+  std::vector<std::uint64_t> kept;
+  std::vector<std::uint64_t> freed;
+  for (std::uint64_t i = 0; i < 8 * kBlocks; ++i) {
+    const std::uint64_t block = f.heap->allocate(1024, BlockKind::plain).value();
+    // A quarter of the blocks of the first extents stays, and 7 of 8 of the last two.
+    const bool stays = i < 6 * kBlocks ? i % 4 == 0 : i % 8 != 0;
+    (stays ? kept : freed).push_back(block);
+  }
+  for (const std::uint64_t block : freed) f.heap->free(block);
+  ASSERT_TRUE(f.heap->set_aside());
+  std::uint64_t aside = 0;
+  for (const std::uint64_t block : kept) aside += f.heap->is_aside(block) ? 1 : 0;
+  EXPECT_EQ(aside, 4 * kBlocks / 4) << "four of the six";
+  EXPECT_FALSE(f.heap->is_aside(kept.back()));
+  for (std::uint64_t& block : kept) {
+    if (!f.heap->is_aside(block)) continue;
+    const std::uint64_t moved = f.heap->allocate(1024, BlockKind::plain).value();
+    EXPECT_FALSE(f.heap->is_aside(moved));
+    f.heap->free(block);
+    block = moved;
+  }
+  EXPECT_GE(f.heap->punch_free().value(), 4 * kExtent);
+  // Again, and the pool gets full.
+  for (std::uint64_t i = 0; i < kept.size(); i += 2) f.heap->free(kept[i]);
+  ASSERT_TRUE(f.heap->set_aside());
+  std::uint64_t more = 0;
+  while (f.heap->allocate(1024, BlockKind::plain)) ++more;
+  f.heap->reclaim();
+  while (f.heap->allocate(1024, BlockKind::plain)) ++more;
+  EXPECT_EQ(more, 8 * kBlocks - kept.size() / 2);
+}
+
 TEST(Heap, BlocksAreDistinctAlignedAndFree) {
   HeapFixture f(64);
   ASSERT_TRUE(f.heap->end_sweep(true).ok());

@@ -95,6 +95,23 @@ TEST(PhastBytesCrash, P1h_MovedEntriesDoNotDangle) {
   expect_crossed(report, {"phast.split.link", "phast.erase.entry", "phast.recover.zero"});
 }
 
+// A copy is durable before an entry names it, and an entry names it durably before the old record
+// can be used again.
+TEST(PhastBytesCrash, P1h_RecordsMoveOutOfThinExtents) {
+  const ExploreReport report =
+      explore_workload(phast_subjects<phast::BytesCodec, WideGeometry>(kBytes), large_op,
+                       {.capacity = 2 << 20,
+                        .limits = kFew,
+                        .battery = 40,
+                        .second_in = 40,
+                        .kill_in = 6,
+                        .second_ops = 12,
+                        .explore_create = false},
+                       moved_records(1));
+  if (sanitized()) return;
+  expect_crossed(report, {"phast.move.record", "phast.move.entry"});
+}
+
 // Leaves that empty are unlinked, durably, before their blocks serve again.
 TEST(PhastBytesCrash, P1g_UnlinkedLeavesAreReused) {
   std::vector<Op> ops;

@@ -36,5 +36,31 @@ TEST(PhastBytesRaces, P1g_G6_ScansBesideAnUnlink) {
   }
 }
 
+// A record moves beside operations on its key, which end before, between or after its steps.
+TEST(PhastBytesRaces, P1h_RecordsMoveBesideOperations) {
+  const auto large = [](std::uint64_t i, char letter) {
+    return Op{OpKind::upsert, key(i), std::string(1300, letter)};
+  };
+  Ops setup;
+  for (std::uint64_t i = 0; i < 8; ++i) setup.push_back(large(i, 'a'));
+  for (const std::uint64_t i : {0, 2, 4}) setup.push_back(gone(i));
+  setup.push_back({OpKind::reclaim, {}, {}});
+  const Op compact{OpKind::compact, {}, {}};
+  const Op reclaim{OpKind::reclaim, {}, {}};
+  for (const std::uint64_t i : {1, 3, 5}) {
+    for (const Ops& other : {Ops{look(i), look(i)}, Ops{large(i, 'b'), look(i)},
+                             Ops{gone(i), reclaim, large(i, 'c')}, Ops{scan()}}) {
+      Interleaver interleaver(phast_subjects<phast::BytesCodec>({.values = ValueKind::bytes}),
+                              {.name = test_name(describe(other.front())),
+                               .setup = setup,
+                               .threads = {{compact, reclaim, look(i)}, other},
+                               .limits = {.product = 16, .random = 2, .sampled = 12}});
+      for (const char* site : {"phast.move.record", "phast.move.entry"}) {
+        expect_clean(interleaver.sweep({{0, after_fence_of(site)}}, 1, {{0, done()}, {1, done()}}));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace perdure::testing

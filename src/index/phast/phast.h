@@ -9,10 +9,10 @@
 // LAYOUT  layout.h (media), leaf_table.h (descriptors), ordered/inner.h (DRAM levels).
 // READING PATH  (lines) Core: layout.h 78, codec.h 52, leaf_table.h 337, zero_latch.h 65,
 //   state.h 153, lookup.h 771, structure.h 470, write.h 580, recovery.h 760. Optional:
-//   batch_room.h 199, batch_latch.h 221; write_many and check() have no files of their own, and in
-//   each section of a class they follow the core. Each layer derives from the one before it:
-//   MapEngine -> state.h -> lookup.h -> structure.h -> batch_room.h -> write.h -> batch_latch.h ->
-//   recovery.h -> phast.h.
+//   batch_room.h 199, batch_latch.h 221, move.h 197; write_many and check() have no files of their
+//   own, and in each section of a class they follow the core. Each layer derives from the one
+//   before it: MapEngine -> state.h -> lookup.h -> structure.h -> batch_room.h -> write.h ->
+//   batch_latch.h -> move.h -> recovery.h -> phast.h.
 // INVARIANTS  (C: after any crash; D: in DRAM)
 //   phast.I1 C  The leaves of a partition form one chain from its head; bounds strictly increase to
 //         the partition's own, except that a half-done split leaves two neighbours with one bound.
@@ -47,6 +47,8 @@
 //           lines too; then moved slots are zeroed, up to 15F, S -> release of the new leaf.
 //   unlink  left neighbour's next, F S (PP) -> version (dead) -> low of the right neighbour ->
 //           retire.
+//   move    of a record, by compact(): F*k of the copies of a leaf, one S -> each word as an update
+//           by a record. No LP: the value stays (move.h).
 //   scan    per leaf a validated snapshot, delivered in order; not one operation.
 // ORDERING
 //   entry        value before commit word, same line: a crash keeps a prefix. The releases pair

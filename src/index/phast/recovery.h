@@ -11,15 +11,15 @@
 #include <utility>
 
 #include "index/engine_report.h"
-#include "index/phast/batch_latch.h"
+#include "index/phast/move.h"
 #include "index/root.h"
 #include "util/containers.h"
 
 namespace perdure::phast {
 
 template <class T>
-class Recovery : public BatchLatch<T> {
-  using Base = BatchLatch<T>;
+class Recovery : public Move<T> {
+  using Base = Move<T>;
 
  protected:
   using Base::check_record, Base::context_, Base::count_, Base::counts_, Base::enter,
