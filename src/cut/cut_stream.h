@@ -222,6 +222,11 @@ class CutStream final : private GateWatch, private Kept {
     users_.fetch_sub(1, std::memory_order_relaxed);
     return f();
   }
+  // Within with_log(): as Cutter::end_stores().
+  bool end_stores() noexcept {
+    rouse();
+    return cutter_.end_stores();
+  }
   bool wants_fold() const noexcept {
     return !failed() && used_.load(std::memory_order_relaxed) >= fold_at();
   }

@@ -98,6 +98,13 @@ class Cutter {
     tracker_.make_rings();
     (void)tracker_.drain();
   }
+  // Waits until every store that has begun has ended, and its lines are dirty; while no cut is open
+  // and the gate does not sleep. False: a store takes too long, or the log is damaged.
+  bool end_stores() noexcept {
+    PERDURE_ASSERT(P, "cut.C3", !open_);
+    tracker_.make_rings();
+    return gate_.next_round() == CutStep::done && tracker_.drain();
+  }
   void settle() noexcept {
     open_ = false;
     log_.settle();

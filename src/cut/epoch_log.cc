@@ -330,6 +330,19 @@ Expected<bool> EpochLog::fold_durable() noexcept {
   return true;
 }
 
+// After an error the next epoch returns it.
+void EpochLog::shrink() noexcept {
+  if (!writable().ok() || !empty()) return;
+  if (segments_.should_begin_next(shape_.first_bytes)) {
+    if (Status s = segments_.next(kPage, durable_, epoch_); !s.ok()) {
+      (void)failed(std::move(s));
+      return;
+    }
+    if (term_ == 0) term_ = segments_.number();
+  }
+  segments_.shrink(shape_.first_bytes);
+}
+
 Status EpochLog::close() noexcept {
   if (!closing_ && (!complete().ok() || durable_.epoch != marks_.mark().folded)) {
     return Status::format(StatusCode::invalid_argument, "%.*s: the base has not all of it",

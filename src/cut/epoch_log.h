@@ -118,6 +118,10 @@ class EpochLog {
   // The last epoch that the next commit() or confirm() writes.
   std::uint64_t next_end() const noexcept { return epoch_ + (replaces_ ? 2 : 1); }
   const Status& failure() const noexcept { return failure_; }
+  // Whether an epoch that the base lacks may have a line of the pages, while no fold is under way.
+  bool has_pages(std::uint64_t from, std::uint64_t to) const noexcept {
+    return pages_.next(from) < to;
+  }
   // Bytes of all segments, and of those that are needed until a fold has ended.
   std::uint64_t bytes() const noexcept { return segments_.bytes(); }
   std::uint64_t used_bytes() const noexcept { return segments_.used_bytes(); }
@@ -158,6 +162,9 @@ class EpochLog {
   Expected<bool> fold_durable() noexcept;
   // Instead: the next fold gets them, too. Returns false if memory is short.
   bool cancel_fold(const PageSet& pages) noexcept { return pages_.add(pages); }
+  // The log takes little more space than that of a pool that was just opened, and what the next
+  // fold needs. Needs none itself.
+  void shrink() noexcept;
   SegmentFiles& segments() noexcept { return segments_; }
   bool closing() const noexcept { return closing_; }
 

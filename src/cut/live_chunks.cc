@@ -204,16 +204,107 @@ Status LiveChunks::punch(std::uint64_t offset, std::uint64_t length, PunchBase b
   return {};
 }
 
-void LiveChunks::make_ready(std::uint64_t part) noexcept {
-  if (frozen_.load(std::memory_order_acquire)) return;
+// What lies behind the chunks may be in one by now: then another one becomes live for nothing, and
+// the caller asks again.
+bool LiveChunks::make_ready(std::uint64_t offset) noexcept {
+  if (frozen_.load(std::memory_order_acquire)) return false;
+  const std::uint64_t part = part_of(offset);
   Status s;
   {
     LatchGuard guard(latches_[part % latches_.size()]);
-    if (is_ready(part) || frozen_.load(std::memory_order_acquire)) return;
+    if (frozen_.load(std::memory_order_acquire)) return false;
+    if (is_ready(part)) return true;
     // Then no part is ready, and this one may be live.
     s = platform_->poisoned() ? Status(StatusCode::poisoned) : make(part);
   }
   if (!s.ok()) freeze(s);
+  return true;
+}
+
+Status LiveChunks::cover(std::uint64_t bytes) noexcept {
+  const std::uint64_t had = parts();
+  const std::uint64_t to = std::min(bytes >> shift(), kMaxParts);
+  lock_all();
+  Status s =
+      frozen_.load(std::memory_order_relaxed) || is_poisoned() ? StatusCode::poisoned : Status();
+  // The image has what lies behind the covered bytes of the last chunk, also if that is not live.
+  if (s.ok() && to > had && had != 0 && !has_bit(had - 1)) s = make(had - 1);
+  if (s.ok() && to > had) {
+    for (std::uint64_t i = had; i < to; ++i)
+      word(i).fetch_or(std::uint64_t{1} << i % 64, std::memory_order_release);
+    LiveHead next{};  // the first part, which no other thread changes
+    std::memcpy(static_cast<void*>(&next), &head(), offsetof(LiveHead, folded));
+    next.covered = begin_of(to);
+    next.crc = layout::live_head_crc(next);
+    s = image_.write(&next, offsetof(LiveHead, folded), layout::kMarkOffset);
+  }
+  if (s.ok() && to > had) {
+    for (std::uint64_t i = had; i <= to; ++i) set_ready(i);
+    made_.fetch_add(to - had, std::memory_order_relaxed);
+    covered_ = begin_of(to);
+    set_parts(to);
+    see_poison();
+  }
+  unlock_all();
+  return s;
+}
+
+// Of a chunk to which no store is under way.
+Status LiveChunks::show_base(std::uint64_t chunk) noexcept {
+  const std::uint64_t to = std::min(begin_of(chunk + 1), covered_);
+  if (Status s = image_.show(base_, begin_of(chunk), to); !s.ok()) {
+    (void)image_.show_own(begin_of(chunk), to);
+    return s;
+  }
+  word(chunk).fetch_and(~(std::uint64_t{1} << chunk % 64), std::memory_order_seq_cst);
+  made_.fetch_sub(1, std::memory_order_relaxed);
+  return {};
+}
+
+// In a group: ends_stores() costs more than the rest. Chunk 0 has the marks.
+Expected<std::uint64_t> LiveChunks::retire(std::uint64_t offset, EndStores ends_stores,
+                                           IsInBase is_in_base) noexcept {
+  const std::uint64_t begin = std::max<std::uint64_t>(offset >> shift(), 1);
+  const std::uint64_t end = std::min(begin + kRetired, parts());
+  lock_all();
+  std::array<bool, kRetired> stays{};
+  bool any = false;
+  for (std::uint64_t i = begin; i < end; ++i) any |= stays[i - begin] = is_ready(i) && has_bit(i);
+  Status s =
+      frozen_.load(std::memory_order_relaxed) || is_poisoned() ? StatusCode::poisoned : Status();
+  if (s.ok() && any) {
+    for (std::uint64_t i = begin; i < end; ++i) {
+      if (stays[i - begin]) set_not_ready(i);
+    }
+    const bool ended = ends_stores();
+    for (std::uint64_t i = begin; i < end; ++i) {
+      bool& live = stays[i - begin];
+      if (!live) continue;
+      if (ended && s.ok() && is_in_base(begin_of(i), std::min(begin_of(i + 1), covered_))) {
+        s = show_base(i);
+        live = !s.ok();
+      }
+      if (live) set_ready(i);
+    }
+    see_poison();
+  }
+  unlock_all();
+  if (!s.ok()) return fail(std::move(s));
+  return begin_of(end);
+}
+
+// With the head, the disk never says of a chunk without space that it is live: zeros could pass for
+// what was given back (image_check.h).
+Status LiveChunks::give_back() noexcept {
+  if (::msync(start_, kStart, MS_SYNC) != 0)
+    return Status::format(StatusCode::io, "the head of the live image cannot be written");
+  for (std::uint64_t i = 1; i < parts(); ++i) {
+    LatchGuard guard(latches_[i % latches_.size()]);
+    if (is_ready(i) || has_bit(i)) continue;
+    const std::uint64_t n = std::min(begin_of(i + 1), covered_) - begin_of(i);
+    if (Status s = image_.punch_again(begin_of(i), n); !s.ok()) return s;
+  }
+  return {};
 }
 
 void LiveChunks::keep_all_private() noexcept {

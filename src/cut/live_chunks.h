@@ -15,12 +15,21 @@
 //       out. Chunk 0 has the headers and marks, and is live from the start. Only what is free, and
 //       means nothing, can be punched: in a chunk that is live the image first, and no chunk
 //       becomes live meanwhile. So the image has zeros where only the base was punched.
-//   chunk.K3  A chunk that is live stays so until the image is removed.
+//   chunk.K3  A chunk that is live stays so until retire(), or the end of the image. It loses its
+//       bit while no store to it is under way, nothing in it is dirty, and the log has no line of
+//       it that the base lacks: so the base has it as the image has. Its space is given back after
+//       the head without the bit is on the disk.
+//   chunk.K4  The chunks cover more of the base by one write(2) within a page, with the checksum of
+//       the head: a kill comes before or after. The new ones have their bits before that.
 // OPERATIONS
 //   begin      of a new image: head, chunk 0.
 //   go_on      of an image that a process has left: shows what the bits say.
 //   make_live  copy into the file; bit in the head; the image is shown in its place. Readers see
 //              the same content before and after.
+//   cover      what the pool has grown by becomes chunks, which are live.
+//   retire     not ready; stores end; the base is shown; the bit goes. If a store came since, or
+//              the base lacks something, the chunk stays live. Later give_back() punches the image.
+//              Then the pool takes as much space as after a close and an open.
 // FAILURE  If pages of the mapping are lost (SIGBUS), all later stores are private in the same way.
 //   A store cannot fail. So if its chunk cannot be made live (there is no space, or the
 //   base cannot be read), the pool is poisoned, and from then on all stores stay in the memory
@@ -28,12 +37,14 @@
 //   most one store that has passed FirstStores::before() when the bits go, and all that follow
 //   are private. So what the files have of each thread is a beginning of what it stored. If the
 //   kernel does not allow that, either, the process ends, which loses no more.
+//   The space of a chunk that was retired is not reserved: as of one that never was live.
 // RECOVERY  go_on(), of the next process.
 // ORDERING  The bit in the head is set with release order, and so is the one in FirstStores,
 //   after the kernel has replaced the mapping.
 // PROGRESS  Threads that store to one chunk for the first time wait for each other, and for the
 //   copy.
-// Thread safety: begin(), go_on() and close() are of one thread. make_live() and before(): any.
+// Thread safety: begin(), go_on() and close() are of one thread. cover(), retire(), give_back():
+//   one thread beside others. make_live() and make_ready(): any.
 #pragma once
 
 #include <array>
@@ -126,6 +137,20 @@ class LiveChunks final : public FirstStores<RealPlatform> {
   // A chunk that became live since the image gave it back has a copy of what the base had.
   using PunchBase = FunctionRef<Status(std::uint64_t offset, std::uint64_t length)>;
   Status punch(std::uint64_t offset, std::uint64_t length, PunchBase base) noexcept;
+  // The first bytes of the pool, which the base has, are in chunks from now on, as far as there are
+  // numbers for them. Errors: those of make_live().
+  Status cover(std::uint64_t bytes) noexcept;
+  // Of the chunk with this byte and those behind it, kRetired of them, retires those that are live
+  // and of which is_in_base(from, to) is true, after ends_stores(). Returns where the next ones
+  // begin. Errors: poisoned; io, out_of_memory.
+  static constexpr std::uint64_t kRetired = 16;
+  using IsInBase = FunctionRef<bool(std::uint64_t from, std::uint64_t to)>;
+  using EndStores = FunctionRef<bool()>;
+  Expected<std::uint64_t> retire(std::uint64_t offset, EndStores ends_stores,
+                                 IsInBase is_in_base) noexcept;
+  // The image gives back the space of chunks that are not live. Errors: io.
+  Status give_back() noexcept;
+  std::uint64_t covered() const noexcept { return parts() << shift(); }
   bool is_live(std::uint64_t offset) const noexcept { return is_ready(part_of(offset)); }
   // Which a chunk that cannot be made live poisons. It must stay valid.
   void attach(RealPlatform& platform) noexcept;
@@ -140,7 +165,19 @@ class LiveChunks final : public FirstStores<RealPlatform> {
  private:
   using Word = RealPlatform::Atomic<std::uint64_t>;
 
-  void make_ready(std::uint64_t part) noexcept override;
+  bool make_ready(std::uint64_t offset) noexcept override;
+  void lock_all() noexcept {
+    for (auto& latch : latches_) latch.lock();
+  }
+  void unlock_all() noexcept {
+    for (auto& latch : latches_) latch.unlock();
+  }
+  bool is_poisoned() const noexcept { return platform_ != nullptr && platform_->poisoned(); }
+  // After set_ready(), which a poisoned pool must not keep.
+  void see_poison() noexcept {
+    if (is_poisoned()) set_none_ready();
+  }
+  Status show_base(std::uint64_t chunk) noexcept;
   Status open() noexcept;
   void set_chunks(std::uint64_t covered, std::uint64_t chunk_bytes) noexcept;
   Word& word(std::uint64_t chunk) const noexcept;

@@ -393,6 +393,24 @@ void SegmentFiles::free_older(std::uint64_t epoch, std::uint64_t keep) noexcept 
   }
 }
 
+// An error costs space only.
+void SegmentFiles::shrink(std::uint64_t rest) noexcept {
+  forget_unread();
+  std::uint64_t left = free_bytes();
+  std::uint64_t seen = 0;
+  for (Old* old = free_after(seen); old != nullptr; old = free_after(seen)) {
+    if (left - old->bytes < keep_) break;
+    left -= old->bytes;
+    seen = old->number;
+    (void)remove_old(old);
+  }
+  made_ = 0;
+  wanted_ = std::min(rest, most_);
+  const std::uint64_t end = at_ + rest;
+  if (!open_ || end >= bytes_) return;
+  if (files_.punch(file_, end, bytes_ - end).ok()) bytes_ = end;
+}
+
 void SegmentFiles::free_all(std::uint64_t epoch) noexcept {
   for (Old& old : old_) old.last = std::min(old.last, epoch);
   release();

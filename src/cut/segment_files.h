@@ -19,6 +19,8 @@
 //       One that has its name, and whose mark could not be written, is the next one, with its
 //       number. What could not become a segment is removed. One that could not be made as long as
 //       it should be is as long as the file system has made it.
+//   log.S6  shrink() takes space of free segments, and of the end of the one that is written, where
+//       no part of its number lies. What is there reads as zeros or as before.
 // Thread safety: one thread.
 #pragma once
 
@@ -111,6 +113,14 @@ class SegmentFiles {
   // The same for all but the newest, because space is short: none is kept. `epoch`: the base has
   // it, and no later one counts.
   void free_all(std::uint64_t epoch) noexcept;
+  // Before shrink(): whether the segment that is written has more than `rest` bytes of parts, and a
+  // free one has the space of the next.
+  bool should_begin_next(std::uint64_t rest) noexcept {
+    return open_ && at_ > kPage + rest && free_after(0) != nullptr;
+  }
+  // Gives back what is free but for what is kept for backups, and for `rest` bytes of the segment
+  // that is written. The next segments are as short as those of a new process.
+  void shrink(std::uint64_t rest) noexcept;
 
  private:
   struct Old {  // a segment that is not written any more

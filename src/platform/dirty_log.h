@@ -112,6 +112,14 @@ class DirtyLog {
     return covers(line) &&
            (dirty_.words[line / 64].load(std::memory_order_relaxed) >> line % 64 & 1) != 0;
   }
+  // Whether none of the lines is dirty, as has() says, nor taken. Both are multiples of 64.
+  bool is_clean(std::uint64_t from, std::uint64_t to) const noexcept {
+    for (std::uint64_t at = from / 64; at < to / 64 && covers(at * 64); ++at) {
+      if (dirty_.words[at].load(std::memory_order_relaxed) != 0) return false;
+      if (taken_.words[at].load(std::memory_order_relaxed) != 0) return false;
+    }
+    return true;
+  }
   // Takes dirty lines, in ascending order from where the last call ended, until `lines` has less
   // room than kLeast, or all were seen; then `ended` is true. Returns their number.
   std::uint64_t take(std::span<std::uint64_t> lines, bool& ended) noexcept;

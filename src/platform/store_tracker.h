@@ -3,8 +3,8 @@
 // WHAT  begin() enters the gate and notes the lines, end() leaves the gate; the store comes
 //   between. A line is not noted again if it is the last line that the thread has noted in the same
 //   round. In a later round it may have been taken since: a store that is not noted then is in no
-//   cut. Before all that, the part of the pool that the store goes to is made ready, if it is not
-//   (first_stores.h).
+//   cut. If the part of the pool that the store goes to is not ready (first_stores.h), begin()
+//   leaves the gate, makes it ready, and begins again.
 // COSTS  Each store makes two stores and a load more, and two of each more than that if its line is
 //   not the one of the store before. The word `state` of the gate is shared; all else belongs to
 //   the thread.
@@ -34,13 +34,13 @@ class StoreTracker {
 
   // [p, p + n) lies in one page. Returns what end() needs.
   Slot& begin(const void* p, std::size_t n) noexcept {
-    // Outside the gate: it takes long.
-    if (first_ != nullptr) first_->before(offset_of(p));
     const std::uint32_t number = P::thread_slot();
     Slot& slot = gate_.slot(number);
     if (gate_.fresh(slot)) [[unlikely]]
       gate_.join(number);
-    const std::uint64_t round = gate_.enter(slot);
+    std::uint64_t round = gate_.enter(slot);
+    if (first_ != nullptr && !first_->allows(offset_of(p))) [[unlikely]]
+      round = enter_ready(slot, offset_of(p));
     if (P::runs("cut.track.before"_site)) note(slot, round, p, n);
     std::atomic_signal_fence(std::memory_order_seq_cst);  // plain stores follow
     return slot;
@@ -89,6 +89,15 @@ class StoreTracker {
  private:
   std::uint64_t offset_of(const void* p) const noexcept {
     return static_cast<std::uint64_t>(static_cast<const std::byte*>(p) - base_);
+  }
+  // Of a thread that has entered. Returns the number of the round in which it has entered again.
+  [[gnu::noinline]] std::uint64_t enter_ready(Slot& slot, std::uint64_t offset) noexcept {
+    for (;;) {
+      gate_.leave(slot);
+      const bool asks = first_->make_ready(offset);
+      const std::uint64_t round = gate_.enter(slot);
+      if (!asks || first_->allows(offset)) return round;
+    }
   }
   void note(Slot& slot, std::uint64_t round, const void* p, std::size_t n) noexcept {
     const std::uint64_t first = offset_of(p) / kLine;

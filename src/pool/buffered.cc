@@ -609,8 +609,43 @@ void Buffered::after_fold() noexcept {
 
 Status Buffered::punch_base() noexcept {
   return fold_thread_->with_base([&] {
-    return platform_->poisoned() ? platform_->failure() : punch_base(0, ~std::uint64_t{0});
+    if (platform_->poisoned()) return platform_->failure();
+    Status s = punch_base(0, ~std::uint64_t{0});
+    return s.ok() ? shrink() : std::move(s);
   });
+}
+
+// After a fold, and while no other begins (chunk.K3). A cut can come between two groups of chunks.
+Status Buffered::shrink_image() noexcept {
+  LiveChunks& chunks = live_.chunks();
+  auto base = files_.size(base_);
+  if (!base) return std::move(base.error());
+  // Without space the chunks stay as they are.
+  if (Status s = chunks.cover(std::min(*base, live_.image().size())); !s.ok())
+    return s == StatusCode::pool_full ? Status() : std::move(s);
+  const auto is_in_base = [this](std::uint64_t from, std::uint64_t to) {
+    return live_.dirty().is_clean(from / kLine, align_up(to, kLine * 64) / kLine) &&
+           !epochs_log_->has_pages(from / kPage, to / kPage);
+  };
+  const auto ends_stores = [this] { return stream_->end_stores(); };
+  for (std::uint64_t at = 0; at < chunks.covered();) {
+    auto next = stream_->with_log([&]() -> Expected<std::uint64_t> {
+      if (!epochs_log_->failure().ok()) return chunks.covered();  // it may know less than it should
+      return chunks.retire(at, ends_stores, is_in_base);
+    });
+    if (!next) return std::move(next.error());
+    at = *next;
+  }
+  return chunks.give_back();
+}
+
+Status Buffered::shrink() noexcept {
+  Status s = shrink_image();
+  stream_->with_log([&] {
+    epochs_log_->shrink();
+    stream_->on_folded();
+  });
+  return s;
 }
 
 // Of the range, what is free and punched since before the last fold. What is free since before an

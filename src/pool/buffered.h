@@ -99,7 +99,8 @@ class Buffered final : public Cuts,
   // Without threads: a cut or a step of a fold, if one is due. Returns whether there was one.
   bool run_due() noexcept { return stream_->run_due() || fold_thread_->run_due(); }
   Status fold() noexcept { return fold_thread_->fold(); }
-  // Folds, and punches in the base what the heap has punched before the call.
+  // Folds, and punches in the base what the heap has punched before the call. Then the live image
+  // gives back what the base has, too, and the log what it does not need.
   Status punch_base() noexcept;
   // What a backup needs. A cut that began at `unix_ns` or later is durable.
   BackupSource source(std::uint64_t unix_ns) noexcept {
@@ -166,6 +167,8 @@ class Buffered final : public Cuts,
   Status refusal() noexcept override;
 
   Status punch_base(std::uint64_t offset, std::uint64_t length) noexcept;
+  Status shrink() noexcept;
+  Status shrink_image() noexcept;
   Status name_paths(std::string_view path) noexcept;
   Status hold_folders() noexcept;
   Status image_path(const layout::BaseMark& mark, PathText& path) noexcept;

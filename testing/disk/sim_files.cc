@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -209,6 +210,10 @@ Expected<std::size_t> SimFileSystem::read(File file, void* buffer, std::size_t n
 }
 
 void SimFileSystem::put(Node& node, const void* bytes, std::size_t n, std::uint64_t offset) {
+  if (node.copy != nullptr &&
+      ::pwrite(*node.copy, bytes, n, static_cast<off_t>(offset)) != static_cast<ssize_t>(n)) {
+    std::abort();
+  }
   for (std::size_t done = 0; done < n;) {
     const std::uint64_t at = offset + done;
     const std::size_t piece = std::min<std::uint64_t>(n - done, kSector - at % kSector);
@@ -240,6 +245,8 @@ Status SimFileSystem::allocate(File file, std::uint64_t offset, std::uint64_t le
   if (offset + length > node.size) {
     node.size = offset + length;
     node.resizes.push_back(node.size);
+    if (node.copy != nullptr && ::ftruncate(*node.copy, static_cast<off_t>(node.size)) != 0)
+      std::abort();
   }
   return {};
 }

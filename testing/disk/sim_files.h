@@ -50,7 +50,7 @@ class SimFileSystem final : public FileSystem {
   Expected<Facts> facts(File file) noexcept override;
   void forget(File) noexcept override {}
   bool lock(File file, Lock how) noexcept override;
-  // Of a copy of the content as it is now, until the next call.
+  // Of a copy of the content, which follows it, until the next call.
   Expected<int> descriptor(File file) noexcept override;
   Status hold(std::string_view path, bool alone) noexcept override;
   void let_go() noexcept override { held_.clear(); }

@@ -76,6 +76,12 @@ class Chunks : public BufferedFiles {
     const CheckReport report = must(pool.check({.deep = true}));
     return report.ok() ? wrong(pool, from, to, round) : std::string(report.first());
   }
+  std::uint64_t log_bytes() const {
+    std::uint64_t sum = 0;
+    for (const auto& entry : fs::directory_iterator(path("pool-log")))
+      sum += disk_bytes("pool-log/" + entry.path().filename().string());
+    return sum;
+  }
   std::uint64_t disk_bytes(const std::string& name) const {
     struct stat info{};
     return ::stat(path(name).c_str(), &info) == 0 ? static_cast<std::uint64_t>(info.st_blocks) * 512
@@ -259,6 +265,158 @@ TEST_F(Chunks, WhatAChunkCopiesOfFreeSpaceIsGivenBackToo) {
   EXPECT_EQ(wrong_after(pool, 0, 0, 0), "");
 }
 
+// --- compact -------------------------------------------------------------------------------------
+
+constexpr std::uint64_t kLarge = 100;
+Map<std::uint64_t, std::string_view> grow(Pool& pool, char c) {
+  auto large = must(pool.map<std::uint64_t, std::string_view>("large", small_map()));
+  for (std::uint64_t i = 0; i < kLarge; ++i) must(large.put(i, std::string(30'000, c)));
+  return large;
+}
+bool has_grown(Pool& pool, char c) {
+  auto large = must(pool.map<std::uint64_t, std::string_view>("large", small_map()));
+  for (std::uint64_t i = 0; i < kLarge; ++i) {
+    if (must(large.get(i)) != std::optional(std::string(30'000, c))) return false;
+  }
+  return true;
+}
+
+// Also what the pool has grown by since it was opened. Then it goes on, and is killed.
+TEST_F(Chunks, CompactGivesBackWhatTheBaseHas) {
+  for (const bool restarts : {false, true}) {
+    in_killed_process(
+        [&](Pool& pool) {
+          update(pool, 0, kRecords, 1);
+          (void)grow(pool, 'a');
+          (void)must(pool.compact());
+          const std::uint64_t size = fs::file_size(path());
+          require(must(pool.stats()).live_bytes < size / 3, "few chunks are live");
+          require(disk_bytes("pool-live") < size / 3, "the others take no space");
+          require(log_bytes() < 2_MiB, "nor does the log");
+          require(wrong(pool, 0, kRecords, 1).empty() && has_grown(pool, 'a'), "nothing changes");
+          update(pool, 0, kRecords, 2);
+          (void)grow(pool, 'b');
+          (void)must(pool.compact());
+          require(disk_bytes("pool-live") < size / 3, "again");
+          update(pool, 0, kRecords, 3);
+          (void)grow(pool, 'c');
+          if (restarts) must(pool.sync());
+        },
+        wide(3'600'000));
+    if (restarts) machine_restarts();
+    Pool pool = must(Pool::open(path(), as_it_was()));
+    EXPECT_EQ(wrong_after(pool, 0, kRecords, 3), "");
+    EXPECT_TRUE(has_grown(pool, 'c'));
+    must(pool.close());
+    EXPECT_EQ(files(), 1U);
+  }
+}
+
+// A chunk with something that no fold has stays live.
+TEST_F(Chunks, CompactKeepsWhatTheBaseLacks) {
+  in_killed_process(
+      [&](Pool& pool) {
+        update(pool, 0, kRecords, 1);
+        std::atomic<bool> ended = false;
+        std::thread compacts([&] {
+          while (!ended) (void)must(pool.compact());
+        });
+        for (std::uint64_t round = 2; round <= 12; ++round) update(pool, 0, kRecords, round);
+        ended = true;
+        compacts.join();
+      },
+      wide(1));
+  {
+    Pool pool = must(Pool::open(path(), as_it_was()));
+    EXPECT_EQ(wrong_after(pool, 0, kRecords, 12), "");
+    must(pool.close());
+  }
+  Pool pool = must(Pool::open(path(), as_it_was()));
+  EXPECT_EQ(wrong_after(pool, 0, kRecords, 12), "");
+}
+
+// The hook is called when a fold has ended.
+class AfterFold final : public disk::ForwardingFiles {
+ public:
+  AfterFold(FileSystem& files, std::function<void()>& hook) : ForwardingFiles(files), hook_(hook) {}
+  Status write(File file, const void* bytes, std::size_t n, std::uint64_t at) noexcept override {
+    layout::BaseMark mark{};
+    if (n == sizeof(mark)) std::memcpy(&mark, bytes, n);
+    if (mark.magic == layout::kMarkMagic && mark.folded > folded_) {
+      folded_ = mark.folded;
+      ended_ = true;
+    }
+    return files_.write(file, bytes, n, at);
+  }
+  Expected<std::uint64_t> size(File file) noexcept override {
+    if (ended_.exchange(false)) {
+      if (auto call = std::exchange(hook_, nullptr)) call();
+    }
+    return files_.size(file);
+  }
+
+ private:
+  std::function<void()>& hook_;
+  std::uint64_t folded_ = 0;
+  std::atomic<bool> ended_ = false;
+};
+
+// What is noted, and in no cut, keeps its chunk live.
+TEST_F(Chunks, CompactKeepsWhatNoCutHas) {
+  std::function<void()> hook;
+  RealFileSystem real;
+  AfterFold files(real, hook);
+  PoolOptions rests = wide(3'600'000);
+  rests.background_threads = 0;  // nothing moves the notes
+  Pool pool(must(detail::PoolImpl::open_in(files, path(), rests)));
+  update(pool, 0, kRecords, 1);
+  bool called = false;
+  hook = [&] {
+    auto records = records_of(pool);
+    for (std::uint64_t i = 0; i < kRecords; i += 200) must(records.put(i, value_of(i, 2)));
+    called = true;
+  };
+  (void)must(pool.compact());
+  EXPECT_TRUE(called);
+  auto records = records_of(pool);
+  for (std::uint64_t i = 0; i < kRecords; ++i) {
+    const auto got = records.get(i);
+    ASSERT_TRUE(got && *got == value_of(i, i % 200 == 0 ? 2 : 1)) << i;
+  }
+  expect_sound(pool);
+}
+
+TEST_F(Chunks, ThreadsReadAndStoreWhileChunksAreRetired) {
+  constexpr std::uint64_t kThreads = 2, kRounds = 8;
+  {
+    Pool pool = must(Pool::open(path(), wide(1)));
+    auto records = records_of(pool);
+    std::atomic<std::uint64_t> ended = 0;
+    std::vector<std::thread> threads;
+    for (std::uint64_t t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        for (std::uint64_t round = 1; round <= kRounds; ++round) {
+          for (std::uint64_t i = t; i < kRecords; i += kThreads)
+            must(records.put(i, value_of(i, round)));
+        }
+        ++ended;
+      });
+    }
+    threads.emplace_back([&] {
+      for (std::uint64_t i = 0; ended < kThreads; i = mix(i + 1) % kRecords) {
+        const auto got = must(records.get(i));
+        ASSERT_TRUE(got && got->starts_with(std::to_string(i) + ":")) << i;
+      }
+    });
+    while (ended < kThreads) (void)must(pool.compact());
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(wrong_after(pool, 0, kRecords, kRounds), "");
+    must(pool.close());
+  }
+  Pool pool = must(Pool::open(path(), as_it_was()));
+  EXPECT_EQ(wrong_after(pool, 0, kRecords, kRounds), "");
+}
+
 // --- without space -------------------------------------------------------------------------------
 
 // As if the process had been killed then: nothing that was acknowledged is lost.
@@ -345,6 +503,67 @@ TEST_F(Chunks, AllWithSomePagesBecomeLive) {
   EXPECT_EQ(std::memcmp(alone.image.base() + 2 * kPage, content.data() + 2 * kPage,
                         content.size() - 2 * kPage),
             0);
+}
+
+// Each step leaves the head as the next process needs it, with the bits in both pages.
+TEST_F(Chunks, ChunksAreAddedAndRetired) {
+  constexpr std::uint64_t kChunk = 256_KiB, kHad = 3, kChunks = 2'700;
+  constexpr std::uint64_t kBytes = kChunks * kChunk + 5'000;
+  ImageAlone alone(*this, std::string(kHad * kChunk - 5'000, 'b'), kBytes);
+  LiveChunks& chunks = *alone.chunks;
+  RealPlatform platform;
+  chunks.attach(platform);
+  ASSERT_EQ(::ftruncate(alone.base.descriptor(), kBytes), 0);
+  const auto place = [&](std::uint64_t chunk) {
+    return reinterpret_cast<char*>(alone.image.base() + chunk * kChunk + 7'000);
+  };
+  *place(kHad) = 'g';  // behind the chunks
+  must(chunks.cover(kBytes));
+  must(chunks.cover(kBytes - kChunk));  // nothing
+  EXPECT_EQ(chunks.covered(), kChunks * kChunk);
+  EXPECT_TRUE(layout::is_live_head(chunks.head()));
+  EXPECT_EQ(chunks.head().covered, kChunks * kChunk);
+  EXPECT_TRUE(chunks.is_live((kHad - 1) * kChunk)) << "its end was in the image only";
+  EXPECT_FALSE(chunks.is_live(kChunk));
+  EXPECT_TRUE(chunks.is_live(kHad * kChunk) && chunks.is_live((kChunks - 1) * kChunk));
+  EXPECT_EQ(*place(kHad), 'g');
+  bool asked = false;
+  const auto retire = [&](bool ends, std::uint64_t stays) {
+    for (std::uint64_t at = 0; at < chunks.covered();) {
+      at = must(chunks.retire(
+          at,
+          [&] {
+            asked = true;
+            return ends;
+          },
+          [&](std::uint64_t from, std::uint64_t to) {
+            EXPECT_FALSE(chunks.is_live(from)) << "no store can begin";
+            EXPECT_EQ(to, from + kChunk);
+            return from / kChunk != stays;
+          }));
+    }
+  };
+  retire(false, 0);
+  EXPECT_TRUE(asked);
+  EXPECT_EQ(*place(kHad), 'g') << "a store was under way";
+  retire(true, kHad);
+  EXPECT_EQ(*place(kHad), 'g');
+  for (std::uint64_t chunk = 0; chunk <= kChunks; ++chunk) {
+    const bool live = chunk == 0 || chunk == kHad || chunk == kChunks;
+    EXPECT_EQ(chunks.is_live(chunk * kChunk), live) << chunk;
+  }
+  EXPECT_EQ(chunks.live_bytes(), 2 * kChunk + 5'000);
+  must(chunks.give_back());
+  EXPECT_LT(alone.image.disk_bytes(), 3 * kChunk);
+  chunks.before((kChunks - 1) * kChunk);  // a bit of the second page
+  *place(kChunks - 1) = 's';
+  LiveChunks next(alone.image, alone.base.descriptor());
+  must(next.go_on());
+  for (const std::uint64_t chunk : {std::uint64_t{0}, kHad, kChunks - 1, kChunks})
+    EXPECT_TRUE(next.is_live(chunk * kChunk)) << chunk;
+  EXPECT_FALSE(next.is_live(kChunk) || next.is_live((kChunks - 2) * kChunk));
+  EXPECT_EQ(*place(kHad), 'g');
+  EXPECT_EQ(*place(kChunks - 1), 's');
 }
 
 // The copy of a chunk must have no zeros for what the base has lost.
