@@ -8,7 +8,8 @@
 //       is stored.
 //   pool.L2  (C) While the word is not 0, no mutation of another thread has changed a key of the
 //       batch since the commit: it is durably 0 before the gate is opened, or the keys are
-//       released, and before a map serves.
+//       released, and before a map serves. A batch in pieces releases a key when its record says,
+//       durably, that the piece is done.
 //   pool.L3  (C) The word counts only in a dirty pool: a batch is done before a close or a seal. A
 //       copy of a sealed file may have an old word, which is cleared before the pool gets dirty.
 // OPERATIONS

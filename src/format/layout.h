@@ -109,13 +109,18 @@ static_assert(std::is_trivially_copyable_v<Header>);
 // for each map of the batch a BatchMap, and behind that for each of its mutations a BatchEntry with
 // the bytes of its key and of its value, each padded to 8. An entry that names a block has neither:
 // the record (index/record.h) in it has both.
+// Behind the record of a batch that is done in pieces there is a word for each piece: 0, and when
+// the piece is done 1 << 32 with the CRC32C of {the offset, its number}. A piece is so many
+// mutations of one map; the last one of a map may be smaller.
 struct BatchRecord {
   std::uint64_t magic;
-  std::uint64_t bytes;  // of the whole record
+  std::uint64_t bytes;  // of the record
   std::uint32_t maps;
   std::uint32_t runs;
-  std::uint32_t crc;  // CRC32C of {the offset, bytes, maps, runs} and of all behind this struct
-  std::uint32_t reserved;
+  // CRC32C of {the offset, bytes, maps, runs}, of `piece` as a word unless it is 0, and of all
+  // behind this struct.
+  std::uint32_t crc;
+  std::uint32_t piece;  // the mutations of a piece; 0: the batch is done as a whole
 };
 struct BatchRun {
   std::uint64_t offset;

@@ -12,6 +12,7 @@
 #include "heap/block_needs.h"
 #include "heap/heap.h"
 #include "index/findings.h"
+#include "index/pending_batch.h"
 #include "index/tombstone.h"
 #include "perdure/index.h"
 #include "platform/platform.h"
@@ -92,6 +93,10 @@ struct BatchPlan {
   std::span<std::uint64_t> blocks;  // with the entry of mutations[i], not published; 0: none
   BlockNeeds& needs;
   bool replays = false;  // the rest of a batch, at an open: it must not write entries
+  // Mutations of a batch in pieces (takes_pieces()): every put gets its block now. So many of the
+  // first ones have been planned before, and are there because they take places, too.
+  bool in_pieces = false;
+  static constexpr std::size_t kAgain = 128;
 };
 
 // What a key of a map must be for a batch to happen.
@@ -178,6 +183,13 @@ class EngineInstance : public MarkingMap, public tombstone::Allocated {
   virtual Status plan_batch(const BatchPlan& plan) {
     (void)plan;
     return Status::format(StatusCode::unsupported, "the engine takes no batches");
+  }
+  // Whether the mutations of a batch can be planned some at a time, while other mutations go on in
+  // between, which ask the batch first (index/pending_batch.h). `least`: the put with the least
+  // key, or null. Then plan.needs stays empty, and to do a mutation twice is to do it once.
+  virtual bool takes_pieces(const detail::Mutation* least) const {
+    (void)least;
+    return false;
   }
   // Between the two, write_many() of these mutations publishes these blocks of plan_batch().
   virtual void begin_apply(std::span<const detail::Mutation> mutations,

@@ -185,11 +185,24 @@ class MapEngine : public Interface, public EngineInstance {
     return {};
   }
   // Waits at the gate, unpinned, if it is closed. So the operation has loaded nothing before.
+  // Returns busy, in an engine that kGoesBeside, if the pending batch changes the map, too: then
+  // the mutation must go beside it.
   [[gnu::always_inline]] Status begin_mutation(MutationGuard<P>& guard,
                                                bool needs_space) const noexcept {
-    if (guard.ok() && !guard.pass_gate()) [[unlikely]]
-      return not_passed();
+    if (guard.ok() && !guard.finds_gate_open()) [[unlikely]] {
+      if (Status s = pass_slowly(guard); !s.ok()) return s;
+    }
     return begin_change(guard, needs_space);
+  }
+  [[gnu::cold, gnu::noinline]] Status pass_slowly(MutationGuard<P>& guard) const noexcept {
+    if (!guard.pass_gate()) return not_passed();
+    if constexpr (requires { Engine::kGoesBeside; }) {
+      const Gate<P>& gate = context_.epochs.gate();
+      const bool own = gate.does_batch() || gate.beside();
+      const PendingBatch* batch = own ? nullptr : gate.pending();
+      if (batch != nullptr && batch->names(root_offset_)) return StatusCode::busy;
+    }
+    return {};
   }
   // For changes of the structure, which change no entry.
   [[gnu::always_inline]] Status begin_change(auto& guard, bool needs_space) const noexcept {

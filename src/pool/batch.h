@@ -169,11 +169,13 @@ class Batch {
       for (std::uint64_t n = 0; whole && n < line.entries; ++n) {
         detail::Mutation mutation;
         std::uint64_t block = 0;
-        whole = in.next(mutation, block);
+        bool done = false;
+        whole = in.next(mutation, block, done);
         if (!whole || block == 0) continue;
         Status s = core.heap().mark_serving(block, "pool.batch.mark_block"_site);
         if (!s.ok()) return s;
       }
+      in.end_map();
     }
     return whole && in.ended() ? Status() : in.damaged();
   }
@@ -274,7 +276,9 @@ class Batch {
   // is equal would leave the block unused.
   static bool is_value(const Some& some, std::size_t i, const detail::Value& value) {
     const detail::Mutation& mutation = some.mutations[i];
-    if (some.blocks[i] != 0) return value.bytes.data() == mutation.value.bytes.data();
+    if (some.blocks[i] != 0) {  // a word may be in another block
+      return value.word_size == 0 && value.bytes.data() == mutation.value.bytes.data();
+    }
     return !batch_record::erases(mutation) && detail::same_value(value, mutation.value);
   }
   // Adds those whose keys are not as they leave them. Reads the keys together, so that their cache
@@ -312,8 +316,7 @@ class Batch {
   Status prepare() {
     BlockNeeds needs;
     if (Status s = plan(needs, false); !s.ok()) return s;
-    head_ = batch_record::head_of(parts_, core_.heap().count_runs(needs),
-                                  {mutations_.begin(), mutations_.size()},
+    head_ = batch_record::head_of(parts_, core_.heap().count_runs(needs), mutations_,
                                   {blocks_.begin(), blocks_.size()});
     // Before the stash, which is not for the record.
     auto record = core_.heap().allocate(head_.bytes, BlockKind::plain);
@@ -333,7 +336,7 @@ class Batch {
   bool write_record() {
     auto* memory = core_.heap().template at<std::byte>(record_);
     return batch_record::write(
-        core_.platform(), memory, record_, head_, parts_, {mutations_.begin(), mutations_.size()},
+        core_.platform(), memory, record_, head_, parts_, mutations_,
         {blocks_.begin(), blocks_.size()},
         [&](auto& out) { core_.heap().for_each_run([&](const BlockRun& run) { out.add(run); }); },
         [&] { core_.epochs().gate().slow_record(); });  // it may be longer than the log
@@ -385,11 +388,16 @@ class Batch {
   Status read_part(batch_record::Reader<P>& in, const layout::BatchMap& line, Part& part) {
     for (std::uint64_t left = line.entries; left > 0;) {
       Some some;
-      for (; left > 0 && some.count < kTogether; --left, ++some.count) {
-        if (!in.next(some.mutations[some.count], some.blocks[some.count])) return in.damaged();
+      for (; left > 0 && some.count < kTogether; --left) {
+        bool done = false;
+        if (!in.next(some.mutations[some.count], some.blocks[some.count], done)) {
+          return in.damaged();
+        }
+        some.count += done ? 0 : 1;
       }
       if (Status s = choose_some(part, some); !s.ok()) return in_recovery(std::move(s));
     }
+    in.end_map();
     part.target.map->begin_replay(line.version);
     part.replays = true;
     return {};

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "perdure/index.h"
 #include "pool/batch.h"
 #include "pool/latched_batch.h"
+#include "pool/piece_batch.h"
 #include "util/containers.h"
 #include "util/hash.h"
 
@@ -223,7 +225,8 @@ class BatchItems {
 template <Platform P>
 class ItemsCommit {
  public:
-  ItemsCommit(PoolCore<P>& core, const detail::BatchItems& items) : core_(core), items_(items) {}
+  ItemsCommit(PoolCore<P>& core, const detail::BatchItems& items, const PieceLimits& limits = {})
+      : core_(core), items_(items), limits_(limits) {}
 
   // `target_of(index)` returns the map that has this index, or one with a null map. No map is made
   // or dropped meanwhile. Errors: invalid_argument, out_of_memory.
@@ -255,15 +258,25 @@ class ItemsCommit {
     return LatchedBatch<P>(core_).commit(targets(), items_.mutations(), order_,
                                          items_.requirements());
   }
-  // With the gate closed. No map is made or dropped meanwhile. Errors: those of Pool::commit.
+  // With the gate closed, for all of it or for a piece at a time. No map is made or dropped
+  // meanwhile, and no other thread does this. Errors: those of Pool::commit.
   Status do_alone() {
     const bool swept = core_.sweep().finish();
-    const GateHold<P> gate(core_.epochs());
-    const BackgroundHold<P> hold(core_.background());
-    // Then the heap cannot tell which blocks are free, and neither could the open after a crash.
-    if (Status s = core_.sweep().failure(); !s.ok() || !swept) return s;
-    if (Status s = check_requirements(); !s.ok()) return s;
-    return Batch<P>(core_).commit(targets(), items_.mutations(), order_);
+    PieceBatch<P> pieces(core_, targets(), items_.mutations(), order_, limits_);
+    const bool some_at_a_time =
+        swept && items_.requirements().size() <= limits_.requirements && pieces.fits();
+    std::optional<GateHold<P>> gate;
+    if (!some_at_a_time) gate.emplace(core_.epochs());
+    {
+      const BackgroundHold<P> hold(core_.background());
+      // Then the heap cannot tell which blocks are free, and neither could the open after a crash.
+      if (Status s = core_.sweep().failure(); !s.ok() || !swept) return s;
+      if (!some_at_a_time) {
+        if (Status s = check_requirements(); !s.ok()) return s;
+        return Batch<P>(core_).commit(targets(), items_.mutations(), order_);
+      }
+    }
+    return pieces.commit([&] { return check_requirements(); });
   }
 
   // Beside other mutations if it may.
@@ -289,6 +302,7 @@ class ItemsCommit {
 
   PoolCore<P>& core_;
   const detail::BatchItems& items_;
+  const PieceLimits limits_;
   Array<BatchTarget> targets_;
   BatchOrder order_;
 };

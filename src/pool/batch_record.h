@@ -40,15 +40,21 @@ inline std::size_t bytes_of(const detail::Mutation& mutation, std::uint64_t bloc
 
 // What the checksum covers of the head, and the place.
 inline std::uint32_t begin_crc(std::uint64_t offset, const layout::BatchRecord& head) {
-  const std::uint64_t words[3] = {offset, head.bytes, head.maps | std::uint64_t{head.runs} << 32};
-  return crc32c(0, words, sizeof(words));
+  const std::uint64_t words[4] = {offset, head.bytes, head.maps | std::uint64_t{head.runs} << 32,
+                                  head.piece};
+  return crc32c(0, words, head.piece != 0 ? sizeof(words) : sizeof(words) - sizeof(words[3]));
+}
+// Behind the record of a batch in pieces, for each piece: 0, or this when it is done.
+inline std::uint64_t done_word(std::uint64_t offset, std::uint64_t piece) {
+  const std::uint64_t words[2] = {offset, piece};
+  return std::uint64_t{1} << 32 | crc32c(0, words, sizeof(words));
 }
 
 // All but the checksum. `parts`: with a target and a range of mutations each.
-template <class Parts>
-layout::BatchRecord head_of(const Parts& parts, std::uint32_t runs,
-                            std::span<const detail::Mutation> mutations,
-                            std::span<const std::uint64_t> blocks) {
+// `mutations`: with size(), and one for each number.
+template <class Parts, class Mutations>
+layout::BatchRecord head_of(const Parts& parts, std::uint32_t runs, const Mutations& mutations,
+                            std::span<const std::uint64_t> blocks, std::uint32_t piece = 0) {
   layout::BatchRecord head = {.magic = layout::kBatchMagic,
                               .bytes = sizeof(layout::BatchRecord) +
                                        parts.size() * sizeof(layout::BatchMap) +
@@ -56,7 +62,7 @@ layout::BatchRecord head_of(const Parts& parts, std::uint32_t runs,
                               .maps = static_cast<std::uint32_t>(parts.size()),
                               .runs = runs,
                               .crc = 0,
-                              .reserved = 0};
+                              .piece = piece};
   for (std::size_t i = 0; i < mutations.size(); ++i) {
     head.bytes += bytes_of(mutations[i], blocks[i]);
   }
@@ -136,10 +142,10 @@ class Writer {
 
 // Writes the whole record, and fences it and the blocks that it names. `add_runs(out)` adds its
 // runs; `before_each()` is called before each mutation. False: the pool is poisoned.
-template <Platform P, class Parts, class AddRuns, class BeforeEach>
+template <Platform P, class Parts, class Mutations, class AddRuns, class BeforeEach>
 bool write(P& platform, std::byte* memory, std::uint64_t record, const layout::BatchRecord& head,
-           const Parts& parts, std::span<const detail::Mutation> mutations,
-           std::span<const std::uint64_t> blocks, AddRuns&& add_runs, BeforeEach&& before_each) {
+           const Parts& parts, const Mutations& mutations, std::span<const std::uint64_t> blocks,
+           AddRuns&& add_runs, BeforeEach&& before_each) {
   Writer<P> out(platform, memory, record, head);
   add_runs(out);
   for (const auto& part : parts) {
@@ -166,16 +172,23 @@ class Reader {
     if (room < sizeof(head_)) return damaged();
     at_ = heap_.template at<std::byte>(offset_);
     std::memcpy(&head_, at_, sizeof(head_));
-    if (head_.magic != layout::kBatchMagic || head_.reserved != 0 || head_.bytes < sizeof(head_) ||
+    if (head_.magic != layout::kBatchMagic || head_.bytes % 8 != 0 || head_.bytes < sizeof(head_) ||
         head_.bytes > room) {
       return damaged();
     }
     const std::uint32_t crc =
         crc32c(begin_crc(offset_, head_), at_ + sizeof(head_), head_.bytes - sizeof(head_));
     if (!matches<P>(crc == head_.crc, "pool.batch.record_crc"_site)) return damaged();
+    done_ = at_ + head_.bytes;
+    pieces_ = (room - head_.bytes) / sizeof(std::uint64_t);
     left_ = head_.bytes - sizeof(head_);
     at_ += sizeof(head_);
     return {};
+  }
+  // After all mutations of a map: the next one is the first of a piece.
+  void end_map() {
+    if (in_piece_ != 0) ++piece_;
+    in_piece_ = 0;
   }
   std::uint32_t maps() const { return head_.maps; }
   std::uint32_t runs() const { return head_.runs; }
@@ -190,15 +203,21 @@ class Reader {
   }
   bool next(layout::BatchMap& map) { return take(&map, sizeof(map)) && map.reserved == 0; }
   // The views of the mutation lie in the record, or in the block that it names; `block`: 0 if it
-  // names none.
-  bool next(detail::Mutation& mutation, std::uint64_t& block) {
+  // names none; `done`: the mutation is of a piece that is done. Then its block may be free, and
+  // the mutation is none.
+  bool next(detail::Mutation& mutation, std::uint64_t& block, bool& done) {
     layout::BatchEntry entry{};
     if (!take(&entry, sizeof(entry)) || entry.kind > kNames ||
         entry.word_size > sizeof(entry.value) || entry.key_bytes > kMaxKeyBytes ||
         entry.value_bytes > kMaxValueBytes) {
       return false;
     }
-    block = entry.kind == kNames ? entry.value : 0;
+    if (!count_into_piece(done)) return false;
+    block = !done && entry.kind == kNames ? entry.value : 0;
+    if (done && entry.kind == kNames) {
+      mutation = {};
+      return true;
+    }
     if (entry.kind == kNames) return read_block(entry, mutation);
     mutation = {.kind = entry.kind == kErase ? MutationKind::erase : MutationKind::put,
                 .key = {.word = entry.key},
@@ -219,7 +238,7 @@ class Reader {
     if (room < sizeof(RecordPrefix)) return false;
     const auto* prefix = heap_.template at<RecordPrefix>(entry.value);
     const auto record = RecordView::read(platform_, prefix);
-    if (!record.plausible(room) || record.word_size() != 0 ||
+    if (!record.plausible(room) || (record.word_size() != 0 && head_.piece == 0) ||
         record.value().bytes.size() > kMaxValueBytes ||
         !matches<P>(record.intact(), "pool.batch.block_crc"_site)) {
       return false;
@@ -227,6 +246,18 @@ class Reader {
     mutation = {.kind = MutationKind::put,
                 .key = {.word = entry.key, .bytes = record.key()},
                 .value = record.value()};
+    return true;
+  }
+  // Whether the piece of the next mutation is done. False: what says so is damaged.
+  bool count_into_piece(bool& done) {
+    done = false;
+    if (head_.piece == 0) return true;
+    if (piece_ >= pieces_) return false;
+    std::uint64_t word = 0;
+    std::memcpy(&word, done_ + piece_ * sizeof(word), sizeof(word));
+    done = word == done_word(offset_, piece_);
+    if (word != 0 && !done) return false;
+    if (++in_piece_ == head_.piece) end_map();
     return true;
   }
   bool take(void* to, std::size_t n) {
@@ -250,6 +281,10 @@ class Reader {
   const std::byte* at_ = nullptr;
   std::size_t left_ = 0;
   layout::BatchRecord head_{};
+  const std::byte* done_ = nullptr;  // a word for each piece
+  std::uint64_t pieces_ = 0;         // for which there is room
+  std::uint64_t piece_ = 0;          // of the next mutation
+  std::uint32_t in_piece_ = 0;
 };
 
 }  // namespace perdure::batch_record

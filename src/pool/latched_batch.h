@@ -59,6 +59,7 @@ class LatchedBatch {
     if (Status s = core_.use_batches(); !s.ok()) return fail(std::move(s));
     MutationGuard<P> guard(core_.epochs());
     if (!guard.ok() || !guard.pass_gate() || guard.limbo_full()) return false;
+    if (core_.epochs().gate().pending() != nullptr) return false;  // it has the word
     if (core_.platform().poisoned() || !fits()) return false;
     const bool ready = make_records() && write_record();
     const bool latched = ready && latch();

@@ -138,6 +138,7 @@ class EpochDomain {
   // of the guard: a call with the guard's address would keep the guard of every mutation in memory.
   [[gnu::noinline, gnu::cold]] bool wait_at_gate(Slot* slot) noexcept {
     if (gate_.does_batch()) return pace_batch(slot);
+    if (slot->depth > 1 && gate_.beside()) return true;  // its outer guard has passed
     if (slot->depth > 1 || gate_.held()) return false;
     if (!gate_.refusal().ok()) return false;
     if (gate_.lets_pass()) return true;
@@ -641,10 +642,17 @@ class [[nodiscard]] EpochGuard {
   [[gnu::always_inline]] bool pass_gate() noexcept
     requires(kMutates)
   {
-    const bool passes =
-        (slot_->depth == 1 && domain_.gate().passes()) || domain_.wait_at_gate(slot_);
+    const bool passes = finds_gate_open() || domain_.wait_at_gate(slot_);
     if constexpr (P::kAsserts) passed_ = passes && slot_->depth == 1;
     return passes;
+  }
+  // Whether it passes at once, and no batch is pending. False: call pass_gate().
+  [[gnu::always_inline]] bool finds_gate_open() noexcept
+    requires(kMutates)
+  {
+    const bool open = slot_->depth == 1 && domain_.gate().passes();
+    if constexpr (P::kAsserts) passed_ = open;
+    return open;
   }
   // True if so much that this thread has retired waits for a stalled reader that it may retire no
   // more.

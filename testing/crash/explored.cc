@@ -351,6 +351,12 @@ void add_batches(std::vector<Exploration>& all, const EngineUnderTest& engine, P
   add("batches_full_maps", KeyKind::integer, three, mixed_sizes_op, crowded, groups);
   add("batches_copied", KeyKind::integer, {.sync_at_close = false, .old_words = true},
       reopening(integer_op, 2), options, groups);
+  if (engine.pieces) {
+    add("batches_pieces", KeyKind::integer, {.piece = 2}, integer_op, options, groups);
+    add("batches_pieces_bytes", KeyKind::bytes, {.values = ValueKind::bytes, .piece = 1}, bytes_op,
+        options, groups);
+    add("batches_pieces_words", KeyKind::bytes, {.piece = 2}, bytes_word_op, options, groups);
+  }
   add("batches_killed", KeyKind::integer, words, integer_op, killed(options, preset),
       pick(preset, 5, 10, 20));
 }

@@ -40,7 +40,8 @@ struct MapSetup {
   bool sync_at_close = true;
   bool background_thread = true;  // false: mutations do its work
   PoolShape shape = kTinyShape;
-  bool old_words = false;  // a closed pool has the word of a batch that is done, as a copy may
+  bool old_words = false;   // a closed pool has the word of a batch that is done, as a copy may
+  std::uint32_t piece = 0;  // not 0: each batch that closes the gate has pieces of so many
 };
 
 template <class Traits>
@@ -158,7 +159,9 @@ class MapSubject : public Subject, private PoolMaps {
                                     .value = puts ? value_of(value) : perdure::detail::Value()});
       if (!added) return StatusCode::out_of_memory;
     }
-    ItemsCommit<SimPlatform> commit(pool_->core(), items);
+    PieceLimits limits;
+    if (setup_.piece != 0) limits = {.whole = 0, .piece = setup_.piece, .bytes = 1};
+    ItemsCommit<SimPlatform> commit(pool_->core(), items, limits);
     Status s = commit.find_targets([this](const perdure::detail::Index& index) {
       for (std::uint32_t i = 0; i < setup_.maps; ++i) {
         if (maps_[i] != nullptr && &maps_[i]->index() == &index) return target(i);
@@ -171,12 +174,16 @@ class MapSubject : public Subject, private PoolMaps {
     auto beside = parts.size() % 2 == 0 ? commit.do_beside() : Expected<bool>(false);
     if (!beside) return std::move(beside.error());
     besides_ += *beside ? 1 : 0;
-    return *beside ? Status() : commit.do_alone();
+    if (*beside) return {};
+    LatchGuard guard(maintenance_);
+    return commit.do_alone();
   }
+  bool batches_in_pieces() const override { return setup_.piece != 0; }
   // How many batches did not close the gate.
   std::uint64_t besides() const { return besides_.load(); }
   Status read_together(const std::vector<Op>& parts,
                        std::vector<std::optional<std::string>>& values) override {
+    LatchGuard guard(maintenance_);
     const GateHold<SimPlatform> hold(pool_->epochs());
     for (std::size_t i = 0; i < parts.size(); ++i) {
       std::string value;
@@ -511,6 +518,7 @@ class MapSubject : public Subject, private PoolMaps {
   SimMemory* memory_ = nullptr;
   std::uint64_t boot_ = 0;
   std::atomic<std::uint64_t> besides_{0};
+  SimPlatform::Latch maintenance_;  // of batches that close the gate, as that of a Pool
 };
 
 }  // namespace perdure::testing

@@ -143,6 +143,8 @@ class Subject {
   virtual void reclaim() {}
   // For interleavings of subjects that keep versions: returns what a VersionModel returns.
   virtual bool versions() const { return false; }
+  // Whether mutations of other threads may come between the changes of a batch.
+  virtual bool batches_in_pieces() const { return false; }
   virtual Expected<bool> ask(const Op& op, std::string& text) { return lookup(op.key, text); }
   // Returns whether the key is present; `value` receives its value.
   virtual Expected<bool> lookup(const std::string& key, std::string& value) = 0;

@@ -38,7 +38,8 @@ struct RandomWorkloads {
 struct EngineUnderTest {
   Engine engine;
   bool ordered;
-  bool background;  // has background work: workloads run steps of it between operations
+  bool pieces = false;  // large batches are done in pieces
+  bool background;      // has background work: workloads run steps of it between operations
 
   // --- the crash explorer ---
   // Maps with very small nodes: a dozen operations fill, split and empty them.

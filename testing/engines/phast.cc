@@ -216,6 +216,7 @@ extern const EngineUnderTest phast;
 const EngineUnderTest phast{
     .engine = Engine::phast,
     .ordered = true,
+    .pieces = true,
     .background = false,
     .subjects = &subjects,
     .directed = &directed,

@@ -106,6 +106,21 @@ InterleaveReport unlinked_leaf_reused(const std::string& name, bool quiet) {
   return sum(report, interleaver.exhaustive(0));
 }
 
+// A thread does the piece of its key, and changes the key. An open must not do that piece again.
+InterleaveReport erased_beside_a_batch(const std::string& name, bool quiet) {
+  const std::string one = integer_key(5);
+  const std::string other = integer_key(6);
+  Op batch{.kind = OpKind::batch};
+  batch.parts = {op(OpKind::upsert, one, word_text(2)), op(OpKind::upsert, other, word_text(2)),
+                 op(OpKind::upsert, integer_key(7), word_text(2))};
+  Interleaver interleaver(phast_subjects<phast::IntegerCodec>({.piece = 1}),
+                          {.name = name,
+                           .setup = {op(OpKind::insert, one, word_text(1))},
+                           .threads = {{batch}, {op(OpKind::erase, other), op(OpKind::erase, one)}},
+                           .quiet = quiet});
+  return interleaver.exhaustive(1);
+}
+
 }  // namespace
 
 std::vector<NamedInterleaving> phast_interleavings() {
@@ -127,6 +142,9 @@ std::vector<NamedInterleaving> phast_interleavings() {
       {"G6_X4_unlinked_leaf_reused",
        &unlinked_leaf_reused,
        {"phast.unlink.next:drop_fence", "phast.unlink.next:drop_flush"}},
+      {"batch_K1_erased_beside_a_batch",
+       &erased_beside_a_batch,
+       {"pool.batch.piece:drop_flush", "pool.batch.piece:drop_fence"}},
   };
 }
 

@@ -235,6 +235,9 @@ RaceList phast_races() {
   add_conditional(races, words(), 24, kFewer);
   add_together(races, words(), 24, kFewer);
   add_batches(races, words(), 24, kFewer);
+  add_pieces(races, phast_subjects<phast::IntegerCodec>({.piece = 1}),
+             phast_subjects<phast::BytesCodec>({.values = ValueKind::bytes, .piece = 1}), 48,
+             kFewer);
   return races;
 }
 

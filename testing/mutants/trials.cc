@@ -101,6 +101,10 @@ std::vector<Exploration> explorations(const EngineUnderTest& engine) {
       random_one("unsynced_values", strings(unsynced), reopening(bytes_word_op), options, 30),
       random_one("page", integers(paged), integer_record_op, options, 20),
   };
+  if (engine.pieces) {
+    all.push_back(
+        random_one("batches_pieces", integers({.piece = 1}), batches(integer_op, 4), options, 20));
+  }
   if (engine.arrays) {
     all.push_back(
         random_one("arrays", engine.subjects(KeyKind::array, words), integer_op, options, 60));

@@ -77,19 +77,28 @@ Value lookup(const Model& model, const std::string& key) {
 // The keys, and the batch that is done in part.
 struct Keys {
   Model model;
-  std::uint32_t batch = 0;  // 0: none
-  std::uint32_t left = 0;   // its parts that are not done
+  std::uint32_t batch = 0;       // 0: none
+  std::uint32_t left = 0;        // its parts that are not done
+  bool pieces = false;           // other mutations may come between them
+  std::vector<std::string> due;  // the keys of those parts, if `pieces`
 };
 
-// Whether the call may come now: beside a batch there is nothing but lookups of a key.
+// Whether the call may come now: beside a batch there is nothing but lookups of a key, or if it is
+// done in pieces, mutations of a key that is not still to be changed.
 bool enter(const History::Call& call, Keys& keys) {
-  if (call.batch == 0) return keys.left == 0 || call.op.kind == OpKind::find;
+  if (call.batch == 0) {
+    if (keys.left == 0 || call.op.kind == OpKind::find) return true;
+    return keys.pieces && call.op.kind != OpKind::together &&
+           std::ranges::find(keys.due, call.op.key) == keys.due.end();
+  }
   if (keys.left == 0) {
     keys.batch = call.batch;
     keys.left = call.parts;
+    if (keys.pieces) keys.due = call.keys;
   }
   if (keys.batch != call.batch) return false;
   --keys.left;
+  std::erase(keys.due, call.op.key);
   return true;
 }
 
@@ -152,6 +161,7 @@ std::size_t History::batch_call(std::uint32_t thread, const Op& op) {
   for (const Op& part : op.parts) {
     const std::size_t number = call(thread, part);
     calls_[number].batch = batches_;
+    for (const Op& one : op.parts) calls_[number].keys.push_back(one.key);
     calls_[number].parts = static_cast<std::uint32_t>(op.parts.size());
   }
   return first;
@@ -233,7 +243,8 @@ void History::scan_end(std::size_t number, const std::optional<std::string>& las
 bool History::explained(const Calls& calls, const Model& content) const {
   if (!versions_) {
     return some_order(
-        calls, 0, Keys{before_}, [](const Call& call, Keys& keys) { return explain(call, keys); },
+        calls, 0, Keys{.model = before_, .pieces = pieces_},
+        [](const Call& call, Keys& keys) { return explain(call, keys); },
         [&](const Keys& keys) { return keys.left == 0 && keys.model == content; });
   }
   const auto takes = [&](const Call& call, VersionModel& model) {

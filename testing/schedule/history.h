@@ -8,7 +8,8 @@
 //   operations are tried, on a model of all keys.
 // BATCHES  A batch is a group of writes, each with a moment of its own between call and return of
 //   the batch, as its readers may see them. No other mutation and no reads together come between
-//   them, and after a crash all are there or none.
+//   them, and after a crash all are there or none. If batches are done in pieces, mutations of
+//   other keys may come between, and of those that the batch has changed already.
 // VERSIONS  A tag concerns all keys at once. Then all orders of all operations are tried on a
 //   VersionModel.
 // SCANS  A scan is many operations: each delivered entry is a lookup that returned when it was
@@ -41,6 +42,7 @@ class History {
     std::vector<std::optional<std::string>> values = {};  // from OpKind::together
     std::uint32_t batch = 0;                              // its batch; 0: none
     std::uint32_t parts = 0;                              // of its batch
+    std::vector<std::string> keys;                        // of its batch
 
     bool pending() const { return returned == kNever; }
   };
@@ -71,6 +73,8 @@ class History {
   std::string text() const;
 
   const std::vector<Call>& calls() const { return calls_; }
+  // After reset().
+  void set_pieces(bool pieces) { pieces_ = pieces; }
 
  private:
   struct Scan {
@@ -100,6 +104,7 @@ class History {
   bool ordered_ = true;
   std::string disorder_;  // a scan that was not sorted
   std::uint32_t batches_ = 0;
+  bool pieces_ = false;
   std::uint64_t time_ = 0;
   std::uint64_t hash_ = 0;
 };

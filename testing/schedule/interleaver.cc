@@ -290,6 +290,7 @@ bool Interleaver::start() {
     history_.reset(std::move(versions));
   } else {
     history_.reset(std::move(model), std::move(keys), subject_->ordered());
+    history_.set_pieces(subject_->batches_in_pieces());
   }
   memory_->settle();
   memory_->set_mode(SimMode::recording);

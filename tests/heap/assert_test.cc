@@ -92,6 +92,10 @@ TEST_F(HeapAssertions, WaitsAtTheGateInAGuard) {
   });
 }
 
+TEST_F(HeapAssertions, ABatchEndsBesideMutations) {
+  EXPECT_VIOLATES("gate.G3", epochs().gate().set_pending(nullptr));
+}
+
 TEST_F(HeapAssertions, AnEpochThatWasNotYet) {
   EXPECT_VIOLATES("epoch.I2", {
     auto* slot = epochs().pin<false>();

@@ -44,6 +44,11 @@ struct Peek {
     (void)map.split(number, probe);
   }
   template <class M>
+  static void set_pending(M& map, PendingBatch& batch) {
+    const GateHold<testing::SimPlatform> hold(map.context_.epochs);
+    map.context_.epochs.gate().set_pending(&batch);
+  }
+  template <class M>
   static void unlink(M& map, std::uint32_t left, std::uint32_t number) {
     for (std::uint32_t i = 0; i < M::kEntries; ++i) map.table_[number].set_fingerprint(i, 0);
     (void)map.unlink_latched(left, number);
@@ -161,6 +166,34 @@ TEST_F(PhastAssertions, AnEntryLiesInTheRangeOfItsLeaf) {
 
 TEST_F(PhastAssertions, AMutationOfABatchSplitsNoLeaf) {
   EXPECT_VIOLATES("batch.I4", Peek::split_in_a_batch(map(), number_, probe(65)));
+}
+
+// A batch that has more puts for a leaf than it has slots.
+class TooMany final : public PendingBatch {
+ public:
+  bool names(std::uint64_t) const noexcept override { return true; }
+  bool is_due(std::uint64_t, const perdure::detail::Key&) const noexcept override { return false; }
+  Status finish(std::uint64_t, const perdure::detail::Key&) noexcept override { return {}; }
+  std::size_t first_put(std::uint64_t, const perdure::detail::Key&) const noexcept override {
+    return kPuts;
+  }
+  const perdure::detail::Mutation* put(std::uint64_t, std::size_t number) const noexcept override {
+    mutation_.key.word = 91 + number;
+    return number < kPuts ? &mutation_ : nullptr;
+  }
+  bool needs_room(std::uint64_t, std::size_t) const noexcept override { return true; }
+
+ private:
+  static constexpr std::size_t kPuts = 8;
+  mutable perdure::detail::Mutation mutation_;
+};
+
+TEST_F(PhastAssertions, ALeafHasRoomForAPendingBatch) {
+  TooMany batch;
+  EXPECT_VIOLATES("batch.K2", {
+    Peek::set_pending(map(), batch);
+    words_.put(99);
+  });
 }
 
 TEST_F(PhastAssertions, WhatALinkReachesIsDurable) {

@@ -36,6 +36,7 @@ class BatchRoom : public Structure<T> {
 
   Status plan_batch(const BatchPlan& plan) override {
     Status s;
+    static_assert(BatchPlan::kAgain >= 2 * kEntries);  // a leaf has so many, or room for them
     for (std::size_t i = 0; s.ok() && records() && i < plan.mutations.size(); ++i) {
       if (plan.mutations[i].kind != MutationKind::erase) s = make_record(plan, i);
     }
@@ -54,6 +55,11 @@ class BatchRoom : public Structure<T> {
   }
   void end_apply() override { begin_apply({}, {}); }
 
+  // The value of key 0 is in the root, and its record in no plan.
+  bool takes_pieces(const detail::Mutation* least) const override {
+    return least == nullptr || has_leaf(*least) || !records();
+  }
+
  protected:
   // The block of a mutation of the batch, or 0.
   std::uint64_t block_of(const detail::Mutation& mutation) const {
@@ -64,44 +70,10 @@ class BatchRoom : public Structure<T> {
   Expected<std::uint64_t> write_record(const detail::Mutation& mutation) const {
     return records_.write(mutation.key.bytes, mutation.value, "phast.batch.record"_site);
   }
-
- private:
-  Status make_record(const BatchPlan& plan, std::size_t i) {
-    const detail::Mutation& mutation = plan.mutations[i];
-    if (plan.blocks[i] != 0) return {};
-    if (plan.replays || mutation.value.word_size != 0 || !has_leaf(mutation)) {
-      const std::size_t bytes = RecordView::bytes_needed(mutation.key.bytes, mutation.value);
-      const bool added = plan.needs.add(bytes, BlockKind::plain);
-      return added ? Status() : StatusCode::out_of_memory;
-    }
-    context_.epochs.gate().slow_record();
-    auto block = write_record(mutation);
-    if (!block) return std::move(block.error());
-    plan.blocks[i] = *block;
-    return {};
-  }
   // Key 0 has a place of its own.
   static bool has_leaf(const detail::Mutation& mutation) {
     return kBytes || mutation.key.word != 0;
   }
-
-  // New keys of a batch in the range of one leaf.
-  struct Inserts {
-    std::size_t begin = 0;  // in the plan's mutations
-    std::uint64_t count = 0;
-    Probe last = {};
-  };
-
-  // The first insert that does not come before i, or the number of mutations.
-  static std::size_t next_insert(const BatchPlan& plan, std::size_t i) {
-    const auto inserts = [&] {
-      const detail::Mutation& mutation = plan.mutations[i];
-      return mutation.kind != MutationKind::erase && !plan.present[i] && has_leaf(mutation);
-    };
-    while (i < plan.mutations.size() && !inserts()) ++i;
-    return i;
-  }
-
   // In the leaf of the insert i. Moves i behind the leaf's range.
   Status make_room(const BatchPlan& plan, std::size_t& i) {
     const Probe first = Codec::probe(plan.mutations[i].key);
@@ -126,6 +98,38 @@ class BatchRoom : public Structure<T> {
   }
   std::uint64_t entries_of(std::uint32_t number) const {
     return static_cast<std::uint64_t>(__builtin_popcountll(table_[number].visible()));
+  }
+
+ private:
+  Status make_record(const BatchPlan& plan, std::size_t i) {
+    const detail::Mutation& mutation = plan.mutations[i];
+    if (plan.blocks[i] != 0) return {};
+    if (!plan.in_pieces && (plan.replays || mutation.value.word_size != 0 || !has_leaf(mutation))) {
+      const std::size_t bytes = RecordView::bytes_needed(mutation.key.bytes, mutation.value);
+      const bool added = plan.needs.add(bytes, BlockKind::plain);
+      return added ? Status() : StatusCode::out_of_memory;
+    }
+    context_.epochs.gate().slow_record();
+    auto block = write_record(mutation);
+    if (!block) return std::move(block.error());
+    plan.blocks[i] = *block;
+    return {};
+  }
+  // New keys of a batch in the range of one leaf.
+  struct Inserts {
+    std::size_t begin = 0;  // in the plan's mutations
+    std::uint64_t count = 0;
+    Probe last = {};
+  };
+
+  // The first insert that does not come before i, or the number of mutations.
+  static std::size_t next_insert(const BatchPlan& plan, std::size_t i) {
+    const auto inserts = [&] {
+      const detail::Mutation& mutation = plan.mutations[i];
+      return mutation.kind != MutationKind::erase && !plan.present[i] && has_leaf(mutation);
+    };
+    while (i < plan.mutations.size() && !inserts()) ++i;
+    return i;
   }
 
   // Plans a split, and leaves those of the inserts that belong into the new leaf.

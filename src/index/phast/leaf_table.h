@@ -156,7 +156,7 @@ struct alignas(64) Descriptor {
   }
 
  private:
-  std::uint64_t equal_to(std::uint8_t byte) const {
+  [[gnu::always_inline]] std::uint64_t equal_to(std::uint8_t byte) const {
     return P::match_line(reinterpret_cast<const std::uint8_t*>(&search), byte);
   }
 };

@@ -8,11 +8,11 @@
 //   slots of deleted entries are reused, empty leaves freed.
 // LAYOUT  layout.h (media), leaf_table.h (descriptors), ordered/inner.h (DRAM levels).
 // READING PATH  (lines) Core: layout.h 78, codec.h 52, leaf_table.h 337, zero_latch.h 65,
-//   state.h 153, lookup.h 771, structure.h 470, write.h 580, recovery.h 760. Optional:
-//   batch_room.h 199, batch_latch.h 221, move.h 197; write_many and check() have no files of their
-//   own, and in each section of a class they follow the core. Each layer derives from the one
-//   before it: MapEngine -> state.h -> lookup.h -> structure.h -> batch_room.h -> write.h ->
-//   batch_latch.h -> move.h -> recovery.h -> phast.h.
+//   state.h 153, lookup.h 771, structure.h 490, write.h 600, recovery.h 760. Optional:
+//   batch_room.h 205, beside.h 125, batch_latch.h 221, move.h 197; write_many and check() have no
+//   files of their own, and in each section of a class they follow the core. Each layer derives
+//   from the one before it: MapEngine -> state.h -> lookup.h -> structure.h -> batch_room.h ->
+//   beside.h -> write.h -> batch_latch.h -> move.h -> recovery.h -> phast.h.
 // INVARIANTS  (C: after any crash; D: in DRAM)
 //   phast.I1 C  The leaves of a partition form one chain from its head; bounds strictly increase to
 //         the partition's own, except that a half-done split leaves two neighbours with one bound.

@@ -31,7 +31,7 @@ class Structure : public Lookup<T> {
  protected:
   using Base::check_record, Base::context_, Base::damaged_record, Base::enter, Base::inner_,
       Base::kSlots, Base::leaf_of, Base::persist, Base::prefetch_leaf, Base::prefetch_record,
-      Base::probe_of, Base::record_at, Base::table_, Base::value_of;
+      Base::probe_of, Base::record_at, Base::root_offset_, Base::table_, Base::value_of;
   using typename Base::Desc, typename Base::Entered, typename Base::Entry, typename Base::G,
       typename Base::Inner, typename Base::Leaf, typename Base::P;
 
@@ -245,8 +245,9 @@ class Structure : public Lookup<T> {
   // --- unlink ---
 
   // Frees a leaf that an erase left empty. The leaf stays if it is the first or the last of its
-  // partition, or if it was filled again.
+  // partition, if it was filled again, or if a pending batch will put something into it.
   [[gnu::noinline]] void try_unlink(std::uint32_t number) {
+    if (takes_puts(number)) return;
     const Desc& desc = table_[number];
     const std::uint64_t version = desc.version.load(std::memory_order_acquire);
     if ((version & 1) != 0 || desc.next.load(std::memory_order_acquire) == kNoLeaf) return;
@@ -273,6 +274,24 @@ class Structure : public Lookup<T> {
     left_desc.unlatch_all();
   }
 
+  // Its neighbour may have no room for those puts: batch.K2.
+  bool takes_puts(std::uint32_t number) const {
+    const PendingBatch* batch = context_.epochs.gate().pending();
+    if (batch == nullptr || !batch->names(root_offset_)) return false;
+    const Desc& desc = table_[number];
+    detail::Key low;  // of the map's kind: the word of byte strings is 0
+    if constexpr (kBytes) {
+      const Separator<P>* before = desc.separators.low.load(std::memory_order_acquire);
+      if (before != nullptr) low.bytes = before->view();
+    } else {
+      low.word = desc.low.load(std::memory_order_acquire);
+    }
+    for (std::size_t i = batch->first_put(root_offset_, low);; ++i) {
+      const detail::Mutation* put = batch->put(root_offset_, i);
+      if (put == nullptr || desc.above(T::Codec::probe(put->key))) return false;
+      if (batch->needs_room(root_offset_, i) && !desc.below(T::Codec::probe(put->key))) return true;
+    }
+  }
   // The right neighbour takes the range over, so no bound ever rises.
   [[gnu::noinline]] bool unlink_latched(std::uint32_t left_number, std::uint32_t number) {
     P& platform = context_.platform;

@@ -15,13 +15,13 @@
 #include <string_view>
 #include <utility>
 
-#include "index/phast/batch_room.h"
+#include "index/phast/beside.h"
 
 namespace perdure::phast {
 
 template <class T>
-class Write : public BatchRoom<T> {
-  using Base = BatchRoom<T>;
+class Write : public Beside<T> {
+  using Base = Beside<T>;
 
  protected:
   using Base::absent, Base::adds, Base::begin_mutation, Base::begin_read, Base::came,
@@ -38,6 +38,21 @@ class Write : public BatchRoom<T> {
 
   Expected<bool> remove(const detail::Key& key, const detail::Value* expected) {
     if (Status s = validate(key); !s.ok()) return fail(std::move(s));
+    auto done = remove_once(key, expected);
+    if (!done && done.error() == StatusCode::busy) [[unlikely]]
+      done = remove_beside(key, expected);
+    return done;
+  }
+
+ protected:
+  // --- insert, put, update, erase ---
+
+  [[gnu::cold, gnu::noinline]] Expected<bool> remove_beside(const detail::Key& key,
+                                                            const detail::Value* expected) {
+    return this->go_beside(key, false, [&] { return remove_once(key, expected); });
+  }
+  [[gnu::always_inline]] Expected<bool> remove_once(const detail::Key& key,
+                                                    const detail::Value* expected) {
     MutationGuard<P> guard(context_.epochs);
     if (Status s = begin_mutation(guard, false); !s.ok()) return fail(std::move(s));
     const Probe probe = Codec::probe(key);
@@ -72,14 +87,22 @@ class Write : public BatchRoom<T> {
     return went();
   }
 
- protected:
-  // --- insert, put, update, erase ---
-
   template <Mode kMode>
   [[gnu::noinline]] Expected<bool> write(const detail::Key& key, const detail::Value& value,
                                          const detail::Value* expected = nullptr) {
     if (Status s = validate(key, value, true, records()); !s.ok()) return fail(std::move(s));
-    return with_room([&] { return write_once<kMode>(key, value, expected); });
+    auto done = with_room(
+        [&]() __attribute__((always_inline)) { return write_once<kMode>(key, value, expected); });
+    if (!done && done.error() == StatusCode::busy) [[unlikely]]
+      done = write_beside<kMode>(key, value, expected);
+    return done;
+  }
+  template <Mode kMode>
+  [[gnu::cold, gnu::noinline]] Expected<bool> write_beside(const detail::Key& key,
+                                                           const detail::Value& value,
+                                                           const detail::Value* expected) {
+    return this->go_beside(key, adds(kMode),
+                           [&] { return write_once<kMode>(key, value, expected); });
   }
 
   // Inserts into a claimed slot. `made`: see stored_value().
@@ -163,13 +186,15 @@ class Write : public BatchRoom<T> {
     const bool present = pending.slot != kNoSlot;
     if (!present) pending.slot = claimed;
     Step step = Step::none;
-    if (present ? mutation.kind != MutationKind::insert : inserts) {
+    if (present && pending.planned && (pending.before & kOffsetMask) == pending.record) {
+      // The batch has put it already, before a crash.
+    } else if (present ? mutation.kind != MutationKind::insert : inserts) {
       step = !present                               ? Step::fill
              : mutation.kind == MutationKind::erase ? Step::clear
                                                     : Step::replace;
     }
-    pending.in_record =
-        step == Step::replace && records() && in_place(pending.before, mutation.value);
+    pending.in_record = step == Step::replace && records() && !pending.planned &&
+                        in_place(pending.before, mutation.value);
     const bool lacks_record = records() && pending.record == 0 && !pending.in_record &&
                               (step == Step::fill || step == Step::replace);
     if (context_.platform.poisoned() || lacks_record ||
@@ -304,7 +329,8 @@ class Write : public BatchRoom<T> {
  private:
   // --- insert, put, update, erase ---
 
-  static bool in_range(const Desc& desc, const Probe& probe, const Located& located) {
+  [[gnu::always_inline]] static bool in_range(const Desc& desc, const Probe& probe,
+                                              const Located& located) {
     return desc.linked() && (located.proves(desc) || (!desc.below(probe) && !desc.above(probe)));
   }
   // Before a claimed slot is filled.
