@@ -34,7 +34,7 @@
 //   A store cannot fail. So if its chunk cannot be made live (there is no space, or the
 //   base cannot be read), the pool is poisoned, and from then on all stores stay in the memory
 //   of this process (freeze): the files are as if it had been killed then. Each thread has at
-//   most one store that has passed FirstStores::before() when the bits go, and all that follow
+//   most one store that FirstStores has allowed when the bits go, and all that follow
 //   are private. So what the files have of each thread is a beginning of what it stored. If the
 //   kernel does not allow that, either, the process ends, which loses no more.
 //   The space of a chunk that was retired is not reserved: as of one that never was live.

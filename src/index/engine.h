@@ -92,10 +92,10 @@ struct BatchPlan {
   std::span<const bool> present;    // whether the key of mutations[i] is
   std::span<std::uint64_t> blocks;  // with the entry of mutations[i], not published; 0: none
   BlockNeeds& needs;
-  bool replays = false;  // the rest of a batch, at an open: it must not write entries
-  // Mutations of a batch in pieces (takes_pieces()): every put gets its block now. So many of the
-  // first ones have been planned before, and are there because they take places, too.
-  bool in_pieces = false;
+  bool replays = false;    // the rest of a batch, at an open: it must not write entries
+  bool in_pieces = false;  // some mutations of takes_pieces(): every put gets its block now
+  // In pieces, so many of the first ones may be there again: they have been planned before, and
+  // take places, too.
   static constexpr std::size_t kAgain = 128;
 };
 

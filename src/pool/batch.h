@@ -1,8 +1,9 @@
 // Batch: mutations of any maps of one pool that happen wholly or not at all, across every crash.
 //
-// WHAT  A batch of any size and of any engines. One at a time; latched_batch.h has small ones,
-//   which hold no others up. Its mutations are prepared so that none can fail, written to a record,
-//   and committed by one word. Then they are done. After a crash the next open does the rest.
+// WHAT  A batch of any size and of any engines. One at a time; latched_batch.h has small ones, and
+//   piece_batch.h large ones, which hold no others up for long. Its mutations are prepared so that
+//   none can fail, written to a record, and committed by one word. Then they are done. After a
+//   crash the next open does the rest.
 // LAYOUT  format/layout.h, batch_record.h
 // INVARIANTS
 //   batch.I1  (C) From the commit to the end of the last mutation no other mutation of the pool

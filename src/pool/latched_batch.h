@@ -5,7 +5,7 @@
 //   the exclusion: from its commit until it is done, no other thread changes a key of the batch, or
 //   takes what the rest of it needs. Keys that are required are held, too. For at most kMostKeys
 //   keys and kMostBytes bytes, in engines that have latches for it (EngineInstance::latches_for).
-//   All other batches close the gate.
+//   All other batches close the gate, for all or for a piece at a time.
 // INVARIANTS
 //   batch.J1  (C) At the commit the batch holds the latch of each of its keys, until all is durably
 //       done. So each key has the value from before the batch or that of the batch, as batch.I3

@@ -9,7 +9,8 @@
 //   come. It changes no entry. If the batch fails, the leaves stay divided.
 // WHERE  The new keys of a leaf and its entries are divided evenly, by their number. But if the new
 //   keys all lie at the end of the leaf, or at its gap, what comes before the bound fills the leaf.
-// PROGRESS  The caller has closed the gate, so no other thread takes a slot first.
+// PROGRESS  The caller has closed the gate, or is beside a pending batch (beside.h): no other
+//   thread takes a slot first.
 #pragma once
 
 #include <algorithm>
