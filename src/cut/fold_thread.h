@@ -172,6 +172,7 @@ class FoldThread {
   bool is_awaited() const noexcept {
     return asked_.load(std::memory_order_acquire) > folded_.load(std::memory_order_relaxed);
   }
+  // The caller has the latch of steps.
   bool due() const noexcept {
     return folding_.active() || stream_.wants_fold() || is_awaited() ||
            (wanted_.load(std::memory_order_acquire) &&
@@ -280,14 +281,20 @@ class FoldThread {
   void run() noexcept {
     while (!work_.stopped()) {
       std::uint32_t seen = work_.seen();
-      if (due()) {
-        LatchGuard guard(step_latch_);
-        if (does_step() || is_awaited()) continue;  // after an error no caller waits
-        seen = work_.seen();                        // its own cut may have wanted a fold
+      {
+        LatchGuard guard(step_latch_);  // a caller of with_base() makes steps, too
+        if (due()) {
+          if (does_step() || is_awaited()) continue;  // after an error no caller waits
+          seen = work_.seen();                        // its own cut may have wanted a fold
+        }
       }
       work_.wait(seen, kNap);
-      if (!due() && !wanted_.load(std::memory_order_acquire) && work_.end(seen)) return;
+      if (!is_due() && !wanted_.load(std::memory_order_acquire) && work_.end(seen)) return;
     }
+  }
+  bool is_due() noexcept {
+    LatchGuard guard(step_latch_);
+    return due();
   }
 
   CutStream<P>& stream_;
